@@ -45,7 +45,8 @@ static size_t list_types(const char *types, const char *out[NUM_QUANTS])
     return count;
 }
 
-/* Tokens that a sequence has at most: after the depth a prompt or an answer, and one more. */
+/* Returns the largest number of tokens of a sequence: the depth, then a prompt or an answer, and
+ * one more. */
 static int64_t tokens_needed(const struct options *opt)
 {
     const int64_t prompt = opt->prompt_tokens ? opt->prompt_tokens : 512;
@@ -57,7 +58,7 @@ static int64_t tokens_needed(const struct options *opt)
 #define OPTIONS_LOAD                                                                               \
     "rate duration connections prompt-lengths answer-lengths slo-ttft slo-itl chat "               \
     "no-ignore-eos timeout seed"
-/* Options of running a model here, which `bench serve` does not. */
+/* Options for running a model in this process. `bench serve` does not run one. */
 #define OPTIONS_HERE                                                                               \
     "device limits kv-type ctx-size shape prompt-tokens n-predict depth batch batch-invariant "    \
     "ubatch repetitions "                                                                          \
@@ -202,8 +203,8 @@ static enum dgl_status measure_point(struct engine *e, const struct dgl_bench_pa
     return DGL_OK;
 }
 
-/* Numbers of sequences up to --batch: all up to 8, then the powers of two, one more than these,
- * where a pass gets another body, and three between. */
+/* Measures numbers of sequences up to --batch: all up to 8, then the powers of two, one more than a
+ * power of two (a pass then uses another body), and some between. */
 static enum dgl_status sweep_batch(struct engine *e, struct bench_report *report)
 {
     static const int32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12, 14,
@@ -274,8 +275,8 @@ done:
 
 /* ---- matrix ---------------------------------------------------------------------------------- */
 
-/* Hints that lead to other layouts than the chosen one: kernels that say a layout of
- * their own, and unpacking. */
+/* Hints that select other layouts than the chosen one: kernels with a LAYOUT directive, and
+ * unpacking. */
 struct layout_hints {
     char hint[32][128];
     size_t count;
@@ -296,7 +297,7 @@ static bool add_layout_kernel(void *priv, const struct dgl_kernel_info *k)
     return true;
 }
 
-/* The weights of the largest matrices in decode. */
+/* Type and layout of the largest matrices in decode. */
 struct decode_weights {
     char type[16], layout[32];
 };
@@ -355,7 +356,7 @@ done:
     return status;
 }
 
-/* Every type of weights of the shape, in the layout that is chosen and in every other that its
+/* Measures every weight type of the shape, in the chosen layout and in every other layout that its
  * kernels read. */
 static enum dgl_status matrix(const struct options *opt, struct engine *e,
                               struct bench_report *report)
@@ -378,7 +379,7 @@ static enum dgl_status matrix(const struct options *opt, struct engine *e,
         for (size_t k = 0; k <= list.count && report->num_cells < BENCH_MAX_CELLS; k++) {
             status = measure_cell(opt, path, type, k ? list.hint[k - 1] : NULL, report, &rows);
             if (k && status == DGL_ERR_UNSUPPORTED)
-                status = DGL_OK; /* of a kernel that cannot run here */
+                status = DGL_OK; /* this kernel cannot run on the device */
             else if (k && status != DGL_OK && status != DGL_ERR_CANCELLED)
                 console_error("bench --matrix: %s with %s: %s", type, list.hint[k - 1],
                               dgl_status_str(status));

@@ -18,7 +18,7 @@
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* One of ours. */
+/* A cache file of this program. */
 struct cached {
     char *name, *device; /* device is "" if the file names none */
     const struct dgl_cache_kind *kind;
@@ -30,7 +30,7 @@ struct folder {
     char *path;
     int dir; /* -1 if the folder does not exist */
     struct cached *files;
-    size_t count, others; /* others: files of other programs, which are left alone */
+    size_t count, others; /* others: files of other programs, which are never deleted */
 };
 
 #define MOST_BYTES (128u << 20)
@@ -44,7 +44,7 @@ static int compare_files(const void *a, const void *b)
     return order ? order : strcmp(x->name, y->name);
 }
 
-/* The folder with its files, sorted by kind and device. False after an error line. */
+/* Lists the files of the folder, sorted by kind and device. Returns false after an error line. */
 static bool open_folder(struct folder *f, bool devices)
 {
     char **names = NULL, *reason = NULL;
@@ -144,7 +144,7 @@ static void ls_json(const struct folder *f, struct dgl_buf *out)
     report_end(&w);
 }
 
-/* A row per kind and device. */
+/* Prints a row per kind and device. */
 static void ls_table(const struct folder *f, struct dgl_buf *out)
 {
     uint64_t total = 0;

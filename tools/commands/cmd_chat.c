@@ -29,7 +29,7 @@ bool command_chat_check(const struct options *opt)
     return watch_check(opt) && generation_check(opt) == DGL_OK;
 }
 
-/* The template first: it opens no device and fails at once. */
+/* Opens the template before the engine, because it fails early and opens no device. */
 static enum dgl_status open_all(struct chat *c, const char *model)
 {
     struct console console;
@@ -105,7 +105,7 @@ static int run_talk(struct chat *c)
         code = talk(c);
     console_set_idle(NULL, NULL);
     chat_input_finish(&c->input);
-    /* The session is kept, however the chat ended. */
+    /* The session is written even if the chat failed. */
     if (kept && dgl_device_is_lost(c->engine.device))
         console_note(&c->engine.console, "session: not written, %s is as it was", c->opt->session);
     else if (kept)

@@ -15,12 +15,12 @@ enum { BAR_CELLS = 60, MAX_ROWS = 24, MAX_SKIPPED = 3, MAX_NUMBERS = 4 };
 struct inspect {
     const struct dgl_model_file *file;
     const struct dgl_model_info *info;
-    struct dgl_memory memory; /* for a session of the context that was asked for */
+    struct dgl_memory memory; /* for a session with the requested context */
     bool has_memory;
     struct dgl_error no_memory; /* why there is no estimate */
-    const char *source;         /* where the available bytes come from */
+    const char *source;         /* source of memory.available_bytes, in words */
     const char *kv_type;
-    int32_t sequences; /* 0 = a session */
+    int32_t sequences; /* sequences of a batch, or 0 for a session */
     struct dgl_buf out;
 };
 
@@ -46,7 +46,7 @@ static void put_memory(struct inspect *in)
     size_t at = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         size_t n = (size_t)((double)parts[i].bytes / (double)whole * BAR_CELLS + 0.5);
-        n = parts[i].bytes && n == 0 ? 1 : n; /* every part shows */
+        n = parts[i].bytes && n == 0 ? 1 : n; /* each part has at least one cell */
         for (; n > 0 && at < BAR_CELLS; n--)
             bar[at++] = parts[i].cell;
     }
@@ -80,7 +80,7 @@ static void put_memory(struct inspect *in)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Tensors of one shape whose names differ in numbers only, those of layers and experts. */
+/* Tensors of one shape whose names differ only in the numbers of layers and experts. */
 struct group {
     char *pattern; /* the name with "*" for each number between dots */
     int64_t low[MAX_NUMBERS], high[MAX_NUMBERS];
@@ -95,7 +95,8 @@ struct groups {
     size_t count, cap;
 };
 
-/* The pattern of a name and its numbers; a name with more numbers than fit stays as it is. */
+/* Appends the pattern of a name and returns the count of its numbers. Numbers after the first
+ * MAX_NUMBERS stay in the pattern. */
 static size_t pattern_of(const char *name, struct dgl_buf *out, int64_t numbers[MAX_NUMBERS])
 {
     struct dgl_str rest = dgl_str_of(name), part;
@@ -159,7 +160,7 @@ failed:
     return false;
 }
 
-/* "model.layers.0-7.x" where each combination of numbers is there, "model.layers.*.x" otherwise. */
+/* Appends "model.layers.0-7.x" if all combinations of numbers exist, else "model.layers.*.x". */
 static void put_group_name(const struct group *g, struct dgl_buf *out)
 {
     double all = 1;

@@ -41,7 +41,8 @@ static bool list_kernel(void *priv, const struct dgl_kernel_info *k)
 
 /* ---- explain --------------------------------------------------------------------------------- */
 
-/* The steps of one phase and layer as lines; `count` equal layers from `layer` on are one. */
+/* The steps of one phase and layer as lines. Equal layers are one block: `count` layers from
+ * `layer` on. */
 struct block {
     enum dgl_phase phase;
     int32_t layer; /* -1 outside the layers */
@@ -55,13 +56,13 @@ struct explanation {
     struct block *block;
     size_t count, cap;
     struct dgl_buf lazy; /* steps outside of layers that are compiled at their first use */
-    bool short_passes;   /* some in layers, which are of passes over few tokens */
-    int32_t batch;       /* sequences of a pass; 1 = all that the plan has */
-    uint32_t dispatches; /* steps of that pass, without sampling */
+    bool short_passes;   /* some steps in layers, too: those of passes over few tokens */
+    int32_t batch;       /* sequences of a pass; 1 means all passes of the plan */
+    uint32_t dispatches; /* steps of the pass over `batch` sequences, without sampling */
     bool failed;
 };
 
-/* Groups, how many invocations have work, bytes. */
+/* Prints the groups of a step, its invocations with work, and its bytes. */
 static void put_figures(struct dgl_buf *out, const struct dgl_plan_step *s)
 {
     struct dgl_buf line = {0};
@@ -93,12 +94,12 @@ static void put_figures(struct dgl_buf *out, const struct dgl_plan_step *s)
 }
 
 struct others {
-    struct dgl_json_writer *w; /* NULL: as text */
+    struct dgl_json_writer *w; /* NULL for text */
     struct dgl_buf line;
-    const char *reason; /* of the step; it is not repeated */
+    const char *reason; /* reason of the step's kernel, whose words are not repeated */
 };
 
-/* Prints an alternative: all of them as JSON, as text only those for such steps. */
+/* Prints an alternative. JSON has all of them, text only those that serve the step. */
 static bool put_other(void *priv, const struct dgl_plan_alternative *a)
 {
     struct others *o = priv;
@@ -284,7 +285,7 @@ static int explain(struct engine *e, const struct options *opt)
 {
     struct report_list l;
     struct explanation x = {.l = &l};
-    /* Only a session can tell whether decode steps run as one dispatch, and the measurements. */
+    /* The executor of decode steps and the measurements are only known with a session. */
     enum dgl_status status = engine_open(e, opt, NULL, true);
     if (status != DGL_OK)
         return exit_code(status);
@@ -324,7 +325,7 @@ static int list(struct engine *e, const struct options *opt)
 
 static const struct action {
     const char *name, *usage;
-    int min_args, max_args; /* with the name */
+    int min_args, max_args; /* including the name */
     int (*run)(struct engine *e, const struct options *opt);
     const char *unused; /* options without effect; `model` also if no pack is read */
 } actions[] = {

@@ -12,7 +12,7 @@
 
 /* ---- show ------------------------------------------------------------------------------------ */
 
-/* `list` of one kernel, and its text. */
+/* One row of `kernels list`, and the text of the kernel. */
 struct wanted {
     struct dgl_json_writer w;
     const char *name;
@@ -54,11 +54,12 @@ static int show_file(struct engine *e, const struct options *opt)
     return out_exit(out_buf(&out));
 }
 
-/* The text of the first step that has the kernel, and who has another one of it. */
+/* The generated text of the first step that uses the kernel, and the steps with other texts of
+ * it. */
 struct generated {
     const struct engine *engine;
     const struct options *opt;
-    struct dgl_buf json, shown, others; /* the step of the text, and those of others, each once */
+    struct dgl_buf json, shown, others; /* steps with that text, and with other texts, each once */
     char *text;
     size_t len;
     const struct dgl_plan_use *use, *last;
@@ -178,7 +179,7 @@ static bool put_difference(void *priv, const struct dgl_kernel_override *o)
     return true;
 }
 
-/* A difference is no failure: the exit code is 0 with and without one, as of `git diff`. */
+/* A difference is not a failure: the exit code is 0 in both cases, as with `git diff`. */
 int kernels_diff(struct engine *e, const struct options *opt)
 {
     struct differences d = {.name = opt->num_args > 1 ? opt->arg[1] : NULL};

@@ -19,7 +19,7 @@ struct row {
 struct list {
     struct report_list list;
     bool failed;
-    struct row *row; /* for people, who want columns as wide as the widest name */
+    struct row *row; /* kept for text, whose columns are as wide as the widest name */
     size_t count, cap;
 };
 

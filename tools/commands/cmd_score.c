@@ -66,7 +66,7 @@ int command_logits(const struct options *opt)
     if (code != EXIT_OK)
         goto done;
     TRY(engine_open(&l.engine, opt, NULL, true));
-    /* Before the work and not after it; a device file would be replaced by the rename. */
+    /* Checked before the work. The rename at the end would replace a device file. */
     if (stat(opt->out, &info) == 0 && !S_ISREG(info.st_mode))
         TRY(dgl_fail(&l.engine.console.log, DGL_ERR_INVALID_ARG,
                      "-o %s is not a regular file: name one, or a new one", opt->out));

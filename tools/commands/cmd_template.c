@@ -1,4 +1,4 @@
-/* template: the prompt that a model's chat template makes of messages. No device. */
+/* template: renders messages to a prompt with a model's chat template. Opens no device. */
 #include "core/base/json.h"
 #include "core/base/status.h"
 #include "tools/cli/commands.h"

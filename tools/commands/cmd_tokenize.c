@@ -26,7 +26,7 @@ static enum dgl_status encode(const struct tokenize *t, const char *name, struct
                       ids, count);
 }
 
-/* Each id with its spelling in the vocabulary and its share of the text. */
+/* Ids, their spellings in the vocabulary, and their parts of the text. */
 struct pieces {
     const struct tokenize *t;
     const int32_t *ids;
@@ -87,7 +87,8 @@ done:
     return status;
 }
 
-/* A line per id: the id, its spelling and its text as JSON strings, with tabs between. */
+/* Prints a line per id, separated by tabs: the id, and its spelling and its text as JSON
+ * strings. */
 static enum dgl_status print_pieces(const struct tokenize *t, const int32_t *ids, size_t count,
                                     struct dgl_buf *out)
 {
@@ -132,7 +133,8 @@ done:
     return status;
 }
 
-/* Ids outside the vocabulary are ignored by contract, but not in silence: one line names them. */
+/* Reads the ids of a line. The library ignores ids outside the vocabulary, so a warning names
+ * them. */
 static enum dgl_status read_ids(const struct tokenize *t, struct dgl_json_reader r,
                                 const struct dgl_json *root, struct id_list *out)
 {

@@ -35,7 +35,8 @@ static void on_stop(int number)
     last_signal = number;
 }
 
-/* Loading ends as other commands do; a driver that compiles is not waited for twice. */
+/* A signal ends loading as in other commands. A second signal ends the process at once, without
+ * waiting for a driver that compiles. */
 static void on_early_stop(int number)
 {
     on_stop(number);
@@ -60,7 +61,8 @@ int serve_hangups(void)
     return hangups;
 }
 
-/* Before the model can answer they end loading; afterwards the engine looks for them. */
+/* Sets the handlers. `answers`: the model can answer, so the engine checks for signals. Otherwise a
+ * signal ends loading. */
 static void catch_signals(bool answers)
 {
     const struct sigaction stop = {.sa_handler = answers ? on_stop : on_early_stop,
@@ -75,7 +77,7 @@ static void catch_signals(bool answers)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Addresses, not names that begin like one: those may be anybody's. */
+/* A name that only begins like 127.0.0.1 may belong to any host, so addresses are parsed. */
 bool serve_is_loopback(const char *host)
 {
     struct in_addr v4;
@@ -165,7 +167,7 @@ static bool read_keys(struct serve *s, const struct dgl_log *log)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* A name that clients can say: that of the file or folder, or org/name as it was given. */
+/* Sets the model's name for clients: the name of the file or folder, or org/name as given. */
 static void name_model(struct serve *s)
 {
     const char *path = dgl_model_get_info(s->engine.model)->path;
@@ -324,7 +326,7 @@ static int serve_run(struct serve *s)
                     (unsigned)port);
         if (!s->opt->json || print_address(s, host, port))
             code = serve_engine_run(s);
-        /* Finished answers have a moment to be sent. */
+        /* Waits up to one second until finished answers are sent. */
         const uint64_t until = dgl_now_ns() + 1000000000u;
         while (code != EXIT_CANCELLED && atomic_load(&s->active) > 0 && dgl_now_ns() < until)
             nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);

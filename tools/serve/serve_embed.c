@@ -46,8 +46,8 @@ static void write_answer(struct serve_exchange *ex)
     serve_exchange_answer(ex, 200);
 }
 
-/* The next pass of the prompt at hand: hidden states of its tokens, [count, width], or of its last
- * token where only that is wanted. */
+/* Runs the next pass of the present prompt. Writes the hidden states of its tokens, [count, width],
+ * or with pooling "last" those of the last token. */
 static enum dgl_status read_pass(struct serve_exchange *ex, float *hidden, size_t width,
                                  size_t most)
 {

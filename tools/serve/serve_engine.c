@@ -297,8 +297,8 @@ static void tell_health(struct serve *s, const char *why)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* SIGHUP: kernel files and hints anew. On failure the old ones stay; with a watch each file is
- * judged and answered as if it had been edited. */
+/* Reads kernel files and hints again after SIGHUP. On failure the old ones stay in use. With a
+ * watch, each file is handled as if it had been edited. */
 static void reload_kernels(struct serve *s, struct watch *watch)
 {
     struct engine *e = &s->engine;
@@ -326,7 +326,7 @@ static void fail_all(struct serve *s, const char *why)
     tell_health(s, why);
     atomic_store(&s->draining, true);
     pthread_mutex_lock(&s->lock);
-    s->over = true; /* jobs that come now are refused where they come */
+    s->over = true; /* the HTTP threads refuse new jobs from now on */
     pthread_mutex_unlock(&s->lock);
     take_jobs(s, false);
     while (s->running) {
@@ -406,7 +406,7 @@ int serve_engine_run(struct serve *s)
         if (atomic_load(&s->active) == 0 || now >= drain_until)
             break;
     }
-    if (code == EXIT_OK) /* time may be up */
+    if (code == EXIT_OK) /* answers may be left if the time ran out */
         fail_all(s, "the server is stopping");
     watch_destroy(&watch);
     return code;

@@ -7,10 +7,10 @@
 
 struct route {
     const char *path;
-    bool open;                               /* no key is asked for */
+    bool open;                               /* no key is required */
     void (*answer)(struct serve_exchange *); /* GET; with `posted`, POST */
     bool posted;
-    enum serve_kind kind; /* of a body; where `answer` is NULL */
+    enum serve_kind kind; /* kind of the body, if `answer` is NULL */
 };
 static const struct route routes[] = {
     {.path = "/", .open = true, .answer = serve_page_answer},
@@ -126,16 +126,16 @@ static const char *why_foreign(const struct serve *s, struct dgl_str name, const
     return NULL;
 }
 
-/* Headers by which a request could mean another to a proxy than to us. */
+/* Properties of the headers that could make a proxy see another request end than the server. */
 struct framing {
     const char *begin, *end; /* the bytes of the head, from the method on */
     const char *at;          /* position after the checked bytes; NULL if the head is unknown */
     size_t hosts, lengths, codings;
-    bool junk;    /* bytes that are in no line that we were given */
-    bool moved;   /* a header is not where it was read: it had several lines */
-    bool chunked; /* the coding */
+    bool junk;    /* the head has bytes outside of the lines that libmicrohttpd returns */
+    bool moved;   /* libmicrohttpd moved a header, because it had several lines */
+    bool chunked; /* the transfer coding is chunked */
     bool broken;  /* the name of a header is invalid */
-    bool control; /* a value has a character that no line may have */
+    bool control; /* a value has a character that is invalid in a line */
 };
 
 /* Returns true if a line continues below. If the header had no value, libmicrohttpd adds the next
@@ -273,7 +273,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
     const char *length =
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     const bool gets = route && route->answer && !route->posted;
-    const bool all = strcmp(ex->path, "*") == 0; /* of the server, not of a path */
+    const bool all = strcmp(ex->path, "*") == 0; /* a request about the server, not a path */
     const char *allow = all    ? "GET, HEAD, POST, OPTIONS"
                         : gets ? "GET, HEAD, OPTIONS"
                                : "POST, OPTIONS";

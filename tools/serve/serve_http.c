@@ -103,7 +103,7 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
                           &(const struct serve_first_line){method, target, version});
         ex->discards = ex->state == EXCHANGE_ANSWERED;
         const char *expects = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Expect");
-        if (ex->closes || (ex->discards && expects) || /* it asks before it sends the body */
+        if (ex->closes || (ex->discards && expects) || /* the client waits before the body */
             (ex->discards && ex->announced > (uint64_t)s->opt->max_body + DISCARD_BYTES))
             result = serve_send_answer(ex, connection);
         pthread_mutex_unlock(&ex->lock);
@@ -111,7 +111,7 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
     }
     pthread_mutex_lock(&ex->lock);
     if (*len > 0) {
-        ex->sent += *len; /* of the body, until there is an answer to send */
+        ex->sent += *len; /* counts the body until there is an answer */
         if (!ex->discards && ex->sent > (size_t)s->opt->max_body) {
             serve_reply_fail(ex, 413, "the body has more than the %lld bytes that are taken",
                              (long long)s->opt->max_body);
@@ -202,7 +202,9 @@ void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int 
  * leaves too few. */
 static unsigned connections(const struct options *opt)
 {
-    enum { RESERVE = 64, FEWEST = 8 }; /* the model's and the driver's; else one client fills it */
+    /* RESERVE descriptors are for model and driver. With fewer connections than FEWEST, one client
+     * could use all of them. */
+    enum { RESERVE = 64, FEWEST = 8 };
     struct rlimit files;
     const rlim_t wanted = (rlim_t)opt->max_connections;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY ||
@@ -222,7 +224,7 @@ static unsigned connections(const struct options *opt)
     return most;
 }
 
-/* A socket of ours, bound to the first address of the host that can be. */
+/* Opens a socket, bound to the first possible address of the host. */
 static int listen_on(const char *host, int32_t port)
 {
     const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};

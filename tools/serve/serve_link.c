@@ -90,25 +90,26 @@ bool serve_link_look(struct serve *s)
     pthread_mutex_lock(&s->lock);
     for (const struct serve_link *link = s->links; link; link = link->next)
         links++;
-    /* The threads share the places beforehand: one thread may be full before the others. */
+    /* Each thread of libmicrohttpd has a fixed share of the places, so one may be full early. */
     const bool crowded = links + s->max_links / 8 >= s->max_links;
     for (struct serve_link *link = s->links; link; link = link->next) {
         const uint64_t since = atomic_load(&link->since_ns);
         if (atomic_load(&link->busy) || now < since || now - since < HALF_NS)
             continue;
-        /* MHD continues to wait for the rest of a request line that has ended. */
+        /* libmicrohttpd waits for the rest of a first line even if the client closed its half. */
         if (now - since > patience || (crowded && !atomic_load(&link->begun)) ||
             recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
             shutdown(link->fd, SHUT_RDWR);
     }
     for (struct serve_exchange *ex = s->exchanges; ex; ex = ex->next) {
-        if (pthread_mutex_trylock(&ex->lock) != 0) { /* it is being worked on */
+        if (pthread_mutex_trylock(&ex->lock) != 0) { /* another thread uses it */
             all = false;
             continue;
         }
         if ((ex->state == EXCHANGE_WAITS || ex->state == EXCHANGE_STREAMS) && !ex->finished &&
             !ex->gone) {
-            /* A suspended connection is not read from: its end has to be looked for. */
+            /* libmicrohttpd does not read from a suspended connection, so its end is checked
+             * here. */
             const ssize_t got = recv(ex->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
             if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
                 serve_exchange_leave(ex);

@@ -149,7 +149,7 @@ static void write_token_text(const struct serve_choice *c, struct dgl_json_write
 static void write_top(const struct serve_choice *c, struct dgl_json_writer *w,
                       const struct serve_logprob *p)
 {
-    bool chosen = p->num_top == 0; /* among them: OpenAI adds it where it is not */
+    bool chosen = p->num_top == 0; /* false if the chosen token must be added, as OpenAI does */
     dgl_jw_object(w);
     for (size_t i = 0; i < p->num_top; i++) {
         write_token_text(c, w, p->top[i].id, true);
@@ -163,7 +163,7 @@ static void write_top(const struct serve_choice *c, struct dgl_json_writer *w,
     dgl_jw_end_object(w);
 }
 
-/* Those that are pending, which are then out. */
+/* Writes the pending logprobs, and removes them. */
 static void write_logprobs(struct serve_choice *c, struct dgl_json_writer *w)
 {
     const struct serve_request *r = &c->exchange->request;
@@ -210,7 +210,7 @@ static void send_event(struct serve_exchange *ex)
     serve_exchange_wake(ex);
 }
 
-/* Contents of one event of a choice. All zero: the first event. */
+/* Contents of one event of a choice. The first event is all zero. */
 struct delta {
     struct dgl_str text, reasoning;
     const struct serve_call *call;

@@ -49,10 +49,10 @@ struct reader {
     const struct dgl_json *root;
 };
 
-/* Refuses the value of a field. Is false. */
+/* Refuses the value of a field. Its value is false. */
 #define refuse(rd, param, ...) serve_refuse((rd)->error, 400, (param), __VA_ARGS__)
 
-/* Refuses a value of a wrong type. `fmt` is its place in the body. */
+/* Refuses a value of a wrong type. `fmt` formats its place in the body. */
 DGL_PRINTF(4, 5)
 static bool refuse_type(const struct reader *rd, const struct dgl_json *value, const char *wanted,
                         const char *fmt, ...)
@@ -71,7 +71,7 @@ static bool fail_memory(const struct reader *rd)
     return serve_refuse(rd->error, 500, NULL, "out of memory for the request");
 }
 
-/* A field; NULL where it is missing or null. */
+/* Returns a field, or NULL if it is missing or null. */
 static const struct dgl_json *field(const struct reader *rd, const char *key)
 {
     const struct dgl_json *value = dgl_json_get(rd->root, key);
@@ -87,8 +87,8 @@ enum field_type {
     FIELD_LONG,
     FIELD_REAL,
     FIELD_TEXT,
-    FIELD_LIST,   /* only checked here */
-    FIELD_OBJECT, /* only checked here */
+    FIELD_LIST,   /* the type is checked, the value is not stored */
+    FIELD_OBJECT, /* likewise */
     FIELD_REFUSED
 };
 
@@ -327,7 +327,7 @@ static bool read_ids(const struct reader *rd, const char *key, const struct dgl_
     return true;
 }
 
-/* A text, texts, ids, or lists of ids. */
+/* Reads a text, a list of texts, a list of ids, or a list of lists of ids. */
 static bool read_prompts(const struct reader *rd, const char *key)
 {
     const struct dgl_json *value = field(rd, key), *first = dgl_json_first(value);
@@ -372,7 +372,7 @@ static int depth_of(const struct dgl_json *value, int most)
     return depth + 1;
 }
 
-/* The text of parts, one after the other. */
+/* Writes the texts of the parts, joined to one text. */
 static bool write_parts(const struct reader *rd, struct dgl_json_writer *w, size_t message,
                         const struct dgl_json *parts)
 {
@@ -472,7 +472,7 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
     if (known == 5)
         return refuse(rd, param, "'%s' is none of system, developer, user, assistant, tool", param);
     dgl_jw_object(w);
-    dgl_jw_field_cstr(w, "role", roles[known == 1 ? 0 : known]); /* templates know no developer */
+    dgl_jw_field_cstr(w, "role", roles[known == 1 ? 0 : known]); /* no template has developer */
     dgl_jw_key(w, "content");
     if (dgl_json_is(content, DGL_JSON_ARRAY)) {
         if (!write_parts(rd, w, index, content))

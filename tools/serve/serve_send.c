@@ -1,5 +1,5 @@
-/* How an answer leaves: at once, or while it comes. A request waits suspended, so that it costs no
- * thread. */
+/* Sends answers: at once, or while they grow. A request that waits is suspended, so that it
+ * occupies no thread. */
 #include <string.h>
 
 #include "tools/serve/serve_http.h"
@@ -67,7 +67,7 @@ enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connecti
         add_header(response, "Content-Type", ex->content_type);
     if (ex->state == EXCHANGE_STREAMS) {
         add_header(response, "Cache-Control", "no-cache");
-        add_header(response, "X-Accel-Buffering", "no"); /* nginx is to pass events on */
+        add_header(response, "X-Accel-Buffering", "no"); /* nginx must not buffer events */
     }
     if (ex->policy) {
         add_header(response, "Content-Security-Policy", ex->policy);

@@ -38,8 +38,9 @@ enum dgl_status executor_choose(const struct steps *q, struct exec_run **run, in
 /* Returns the run that was chosen before. The queue need not be empty. */
 enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32_t *max_steps);
 /* Returns the run of a persistent dispatch that evaluates the next `tokens` of a prompt, one per
- * step. Returns NULL if one pass over these tokens is expected to be faster, or if the dispatch was
- * not compiled for decoding before: it is never compiled for a prompt. Borrowed. */
+ * step. Returns NULL if one pass over these tokens is expected to be faster. Also returns NULL if
+ * the dispatch was not compiled for decoding before, because it is never compiled for a prompt.
+ * Borrowed. */
 struct exec_run *executor_reader(struct runner *r, struct recipe recipe, int32_t tokens);
 /* Returns true if one of the ids is the mark of an aborted dispatch. */
 bool executor_is_aborted(const int32_t *ids, int32_t count);

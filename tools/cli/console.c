@@ -333,8 +333,8 @@ bool interrupt_wait_input(int fd)
 {
     struct pollfd input = {.fd = fd, .events = POLLIN};
     int ready = 0;
-    /* poll() has a time limit, because it does not end by a signal that arrives just before it, or
-     * that a thread of the driver handles. Reading reports a fault of `fd`. */
+    /* poll() has a time limit: a signal that arrives just before it, or that a thread of the driver
+     * handles, does not end it. Reading reports a fault of `fd`. */
     while (!signalled && (ready == 0 || (ready < 0 && errno == EINTR))) {
         ready = poll(&input, 1, INTERRUPT_TICK_MS);
         if (ready == 0)

@@ -9,8 +9,8 @@
 struct session_note {
     const char *command; /* "generate" or "chat"; each refuses the other's file. Static */
     uint64_t seed;       /* of the last answer */
-    /* generate: the pending tokens, which follow those of the session (the rest of a prompt, the
-     * last token of an answer), and the number of random draws of the answer. */
+    /* generate: the pending tokens, which follow those of the session: the rest of a prompt, or the
+     * last token of an answer. `draws` is the number of random draws of the answer. */
     int32_t *pending; /* [num_pending]; free() */
     size_t num_pending;
     uint32_t draws;

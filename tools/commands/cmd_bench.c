@@ -203,8 +203,8 @@ static enum dgl_status measure_point(struct engine *e, const struct dgl_bench_pa
     return DGL_OK;
 }
 
-/* Measures numbers of sequences up to --batch: all up to 8, then the powers of two, one more than a
- * power of two (a pass then uses another body), and some between. */
+/* Measures numbers of sequences up to --batch: all up to 8, then the powers of two and some numbers
+ * between. One more than a power of two is among them, because a pass then uses another body. */
 static enum dgl_status sweep_batch(struct engine *e, struct bench_report *report)
 {
     static const int32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12, 14,

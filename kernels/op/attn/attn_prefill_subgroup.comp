@@ -1,18 +1,17 @@
 // Attention of many tokens as tiles of matrix products, each subgroup with queries of its own.
 //
 // O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. A group computes a
-// run of TOKENS tokens for HEADS_BLOCK query heads of one KV head, so that it reads keys and values
-// once for all of these heads. The groups of the last tokens, which have the most keys, start
-// first.
+// run of TOKENS tokens for HEADS_BLOCK query heads of one KV head. It reads keys and values once
+// for all of these heads. The groups of the last tokens, which have the most keys, start first.
 //
 // The invocations of a subgroup form a grid of ROW_LANES rows and 8 columns. Row y owns OWN_ROWS
 // queries. Column x owns the keys x, x + 8, ... of a tile and the vec4s x, x + 8, ... of the head.
 // Each invocation computes a register tile of scores from queries and keys in shared memory. The 8
-// invocations of a row use shuffles for the online softmax (in powers of two), and to pass weights
-// from the columns of keys to the columns of the head. So subgroups wait for each other only when
-// keys and values replace each other in shared memory. Both are stored there as in the cache.
-// Meanwhile the next tile is loaded into registers. A subgroup skips keys that none of its queries
-// sees.
+// invocations of a row use shuffles for the online softmax (in powers of two). They also pass
+// weights by shuffles from the columns of keys to the columns of the head. So subgroups wait for
+// each other only when keys and values replace each other in shared memory. Both are stored there
+// as in the cache. Meanwhile the next tile is loaded into registers. A subgroup skips keys that
+// none of its queries sees.
 //
 // Time in us on one NVIDIA H200 (driver 580, 2026-11-23) by `kernels bench`, 512 tokens, f16. A:
 // the presets. B: OWN_ROWS 4, SUBGROUPS 4. C: KEYS 32. D: B and C. T: attn_prefill_tiled. 22 (A)

@@ -123,7 +123,7 @@ enum dgl_status exec_cache_get(struct exec_cache *cache, struct exec *exec, stru
     if (*out)
         return DGL_OK;
     if (!dgl_grow((void **)&cache->runs, &cache->cap, cache->count + 1, sizeof(struct exec_run *)))
-        return dgl_fail_memory(exec->log, "runs", cache->count);
+        return dgl_fail_memory(exec->log, "runs", (cache->count + 1) * sizeof(struct exec_run *));
     enum dgl_status status = exec_run_create(exec, recipe, memory, out);
     if (status == DGL_OK)
         cache->runs[cache->count++] = *out;

@@ -40,7 +40,8 @@ static enum dgl_status grow(struct programs *p)
 {
     const size_t known = p->cap;
     if (!dgl_grow((void **)&p->program, &p->cap, p->table->count, sizeof(struct gl_program *)))
-        return dgl_fail_memory(p->dev->log, "programs", p->table->count);
+        return dgl_fail_memory(p->dev->log, "programs",
+                               p->table->count * sizeof(struct gl_program *));
     for (size_t i = known; i < p->cap; i++)
         p->program[i] = NULL;
     return DGL_OK;

@@ -57,7 +57,7 @@ enum dgl_status kernel_records_add_right(struct dgl_device *dev, const char *key
 {
     if (!kernel_records_is_right(dev, key) &&
         !dgl_records_put(&dev->records->file, key, &(struct judged){0}))
-        return dgl_fail_memory(dev->log, "records of kernels", dev->records->file.count);
+        return dgl_fail_memory(dev->log, "records of kernels", sizeof(struct judged));
     return DGL_OK;
 }
 
@@ -113,7 +113,7 @@ enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *ker
         return status;
     memcpy(judged.texts, r->texts, sizeof(judged.texts));
     if (!dgl_records_put(&r->file, kernel, &judged))
-        return dgl_fail_memory(dev->log, "records of kernels", r->file.count);
+        return dgl_fail_memory(dev->log, "records of kernels", sizeof(judged));
     return DGL_OK;
 }
 

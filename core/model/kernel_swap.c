@@ -178,7 +178,7 @@ enum dgl_status kernel_swap_begin(const struct shard *shard, struct engine *engi
     *swap = (struct kernel_swap){.engine = engine, .unchecked = unchecked};
     swap->fresh = dgl_new_array(const struct kernel_use *, table->count);
     if (!swap->fresh)
-        return dgl_fail_memory(shard->dev->log, "programs", table->count);
+        return dgl_fail_memory(shard->dev->log, "programs", table->count * sizeof(*swap->fresh));
     enum dgl_status status;
     TRY(programs_share(&engine->programs, &shard->engine->programs));
     for (size_t i = 0; i < table->count; i++) {

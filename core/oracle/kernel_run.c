@@ -523,7 +523,7 @@ static enum dgl_status time_stream(struct run *run, const char *streamed, uint32
     size_t timed = 0;
     enum dgl_status status;
     TRY(list && ns ? copy_streamed(run, streamed, &bind, copies, &num_copies)
-                   : dgl_fail_memory(run->r->dev->log, "dispatches", count));
+                   : dgl_fail_memory(run->r->dev->log, "dispatches", count * sizeof(*ns)));
     for (uint32_t i = 0; i < count; i++) {
         list[i] = run->dispatch[0];
         if (num_copies > 0)

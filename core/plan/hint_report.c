@@ -94,7 +94,8 @@ enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k
     struct kernel_step *steps = dgl_new_array(struct kernel_step, kernels->count);
     enum dgl_status status = DGL_OK;
     if (!steps)
-        TRY(dgl_fail_memory(plan->device->log, "the steps of a plan", kernels->count));
+        TRY(dgl_fail_memory(plan->device->log, "the steps of a plan",
+                            kernels->count * sizeof(*steps)));
     for (size_t i = 0; i < kernels->count; i++)
         steps[i] = (struct kernel_step){&kernels->uses[i]->request, &kernels->uses[i]->choice};
     TRY(kernel_set_check_unused(&notes, kernels->set, steps, kernels->count, q4_k_expanded));

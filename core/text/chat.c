@@ -211,7 +211,7 @@ static enum dgl_status render_visible(const struct dgl_chat *chat, struct token_
     size_t first = chat_system(chat) ? 1 : 0;
     list.items = dgl_new_array(struct chat_message, list.count);
     if (!list.items)
-        return dgl_fail_memory(chat->log, "the conversation", list.count);
+        return dgl_fail_memory(chat->log, "the conversation", list.count * sizeof(*list.items));
     list.count = 0;
     for (size_t i = 0; i < chat->messages.count; i++)
         if (i < first || i >= first + chat->hidden)

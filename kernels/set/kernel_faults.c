@@ -45,7 +45,7 @@ enum dgl_status fault_log_end(struct fault_log *f, const char *path, enum dgl_st
         .notes = dgl_arena_strndup(f->arena, f->notes.p ? f->notes.p : "", f->notes.len)};
     if (!fault.name || !fault.path || !fault.reason || !fault.notes ||
         !dgl_grow((void **)&faults->items, &faults->cap, faults->count + 1, sizeof(fault))) {
-        status = dgl_fail_memory(f->to, "the faults of files", faults->count);
+        status = dgl_fail_memory(f->to, "the faults of files", (faults->count + 1) * sizeof(fault));
         goto done;
     }
     faults->items[faults->count++] = fault;

@@ -90,7 +90,7 @@ static enum dgl_status add_kernel(const struct addition *a)
                      "another NAME",
                      a->path, kernel->name, old->op, old->path, kernel->op));
     if (!dgl_grow((void **)&set->kernels, &set->cap, index + 1, sizeof(*set->kernels)))
-        TRY(dgl_fail_memory(a->log, "the list of kernels", set->count));
+        TRY(dgl_fail_memory(a->log, "the list of kernels", (index + 1) * sizeof(*set->kernels)));
     kernel->added = old ? old->added : a->source != 0;
     kernel->builtin = a->source == 0 ? kernel : old ? old->builtin : NULL;
     set->kernels[index] = kernel;
@@ -133,7 +133,7 @@ enum dgl_status kernel_set_add_builtins(const struct dgl_log *log, struct kernel
         a.origin = "builtin";
         a.path = dgl_arena_printf(&set->arena, "kernels/%s", e->path);
         if (!a.path)
-            TRY(dgl_fail_memory(log, "the list of kernels", set->count));
+            TRY(dgl_fail_memory(log, "the list of kernels", strlen(e->path)));
         TRY(dgl_str_ends(dgl_str_of(e->path), ".glsl") ? add_lib(&a, strrchr(a.path, '/') + 1)
                                                        : add_kernel(&a));
     }
@@ -282,7 +282,7 @@ static enum dgl_status list_folder(const struct walk *walk, const char *dir, cha
             continue;
         if (!dgl_grow((void **)names, &cap, *count + 1, sizeof(**names)) ||
             !((*names)[*count] = strndup(rest, len)))
-            status = dgl_fail_memory(walk->log, "a folder's names", *count);
+            status = dgl_fail_memory(walk->log, "a folder's names", len + 1);
         else
             ++*count;
     }

@@ -277,7 +277,7 @@ enum dgl_status gguf_config_read(const struct dgl_log *log, const struct gguf_mo
         eos[i].origin = ids->stop_ids[i].origin;
     }
     if (out->failed)
-        status = dgl_fail_memory(log, "model description", out->count);
+        status = dgl_fail_memory(log, "model description", out->count * sizeof(*eos));
 done:
     return status;
 }

@@ -129,7 +129,7 @@ static enum dgl_status refs_list(const struct dgl_log *log, const char *dir, con
         /* Deeper than any branch: probably a link that forms a circle. */
         bool deep = name && strlen(name) > MAX_COMMIT;
         if (!path || !name)
-            TRY(dgl_fail_memory(log, "revisions", count));
+            TRY(dgl_fail_memory(log, "revisions", strlen(names[i])));
         if (dgl_path_is_dir(path) && !deep)
             TRY(refs_list(log, path, name, out));
         else
@@ -183,7 +183,7 @@ static enum dgl_status commit_find(const struct dgl_log *log, const char *text, 
     for (size_t i = 0; i < count; i++)
         dgl_buf_printf(&list, "%s%.12s", list.len ? ", " : "", names[i]);
     if (known.failed || list.failed)
-        status = dgl_fail_memory(log, "revisions", count);
+        status = dgl_fail_memory(log, "revisions", list.len);
     else if (found > 1)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: %zu commits in the Hub cache begin with %.*s; it has %s", text,

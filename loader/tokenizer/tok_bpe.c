@@ -142,7 +142,7 @@ static enum dgl_status load_merges(struct dgl_json_reader r, const struct dgl_js
     enum dgl_status status;
     TRY(dgl_json_need(r, json, "merges", DGL_JSON_ARRAY, &array));
     if (!reserve_merges(merges, dgl_json_count(array)))
-        return dgl_fail_memory(r.log, "merges", dgl_json_count(array));
+        return dgl_fail_memory(r.log, "merges", dgl_json_count(array) * sizeof(struct tok_merge));
     for (const struct dgl_json *v = dgl_json_first(array); v; v = dgl_json_next(v)) {
         struct tok_merge merge = {.rank = rank};
         if (dgl_str_starts(dgl_json_str(v), "#version"))
@@ -168,7 +168,7 @@ static enum dgl_status list_merges(struct dgl_json_reader r, const struct vocab_
     if (lists->kind == VOCAB_SPM)
         TRY(vocab_merges_derive(r.log, lists, &derived, &count));
     if (!reserve_merges(merges, count))
-        TRY(dgl_fail_memory(r.log, "merges", count));
+        TRY(dgl_fail_memory(r.log, "merges", count * sizeof(struct tok_merge)));
     for (size_t i = 0; i < count; i++) {
         struct tok_merge merge = {.rank = (uint32_t)i};
         if (derived)
@@ -288,7 +288,7 @@ enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *js
         if (!*page)
             *page = dgl_new_array(int32_t, PAGE_SIZE);
         if (!*page)
-            TRY(dgl_fail_memory(r.log, "BPE model", model->vocab.count));
+            TRY(dgl_fail_memory(r.log, "BPE model", PAGE_SIZE * sizeof(int32_t)));
         (*page)[cp & (PAGE_SIZE - 1)] = (int32_t)id + 1;
     }
 

@@ -37,7 +37,7 @@
 //! GROUPS E
 //! ACTIVE E * min(WG_SIZE, ceildiv(K, 16))
 //! SHARED vec2 sums[PIECES] // product, square
-//! SHARED vec2 sums_of_shares[16] // always by 16 invocations
+//! SHARED vec2 sums_of_shares[16] // fixed: always by 16 invocations
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! REGISTERS 56
 //! PREFER SOFTWARE ? -10 : 10
@@ -96,7 +96,7 @@ void body(uvec3 group)
     memoryBarrierShared(); barrier();
     vec2 sum = vec2(0.0);
     if (tid < 16u) {
-        for (int i = 0; i < SHARES; i++) { // this order does not depend on WG_SIZE
+        for (int i = 0; i < SHARES; i++) { // fixed: this order does not depend on WG_SIZE
             uint piece = 16u * uint(i) + tid;
             sum += piece < uint(PIECES) ? sums[piece] : vec2(0.0);
         }

@@ -471,6 +471,7 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
         device_leave(dev, &saved);
         return status;
     }
+    m->rebuilds++;
     drop_device_state(m);
     drop_change(&m->coming);
     shard->pace = (struct pace){.losses = shard->pace.losses + (shard->lost == DGL_OK)};

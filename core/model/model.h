@@ -54,6 +54,7 @@ struct dgl_model {
     bool no_tuned;
     struct model_change *coming; /* begun by model_prepare_kernels(), or NULL */
     struct model_user *users;    /* list head */
+    uint32_t rebuilds;           /* times that model_rebuild() freed the device memory */
     int32_t num_shards;
     /* In the order of their layers. `model->shard->` is code for a model on one device. */
     struct shard shard[MODEL_SHARDS_MAX];

@@ -70,6 +70,7 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     if (!p->invariant && p->chunk == 0)
         b->hold_ns = p->hold_ms ? (uint64_t)p->hold_ms * 1000000u : PACE_BUDGET_NS;
     b->next_id = 1;
+    b->rebuilds = m->rebuilds;
     b->info.queue = p->queue ? p->queue : BATCH_QUEUE;
     b->lanes =
         dgl_new_array(struct batch_lane, (size_t)(p->sequences ? p->sequences : BATCH_SEQUENCES));
@@ -674,6 +675,14 @@ enum dgl_status batch_step(struct dgl_batch *b)
 {
     assert(!b->stepping);
     b->stepping = true;
+    if (b->rebuilds != b->model->rebuilds) { /* the device has no state of the requests */
+        for (int32_t i = 0; i < b->num_groups; i++)
+            decoder_drop(b->groups[i]);
+        for (int32_t i = 0; i < b->info.sequences; i++)
+            decoder_drop(&b->lanes[i].own);
+        batch_lose(b);
+        b->rebuilds = b->model->rebuilds;
+    }
     for (int32_t i = 0; i < b->info.sequences; i++) {
         struct batch_request *r = b->lanes[i].request;
         if (r && atomic_load(&r->cancelled))

@@ -71,6 +71,7 @@ struct dgl_batch {
     int32_t turn;                /* lane whose prompt is read next */
     uint64_t hold_ns; /* maximum time of a prompt pass while others write; 0 means no limit */
     struct prefill_pacing prefill;
+    uint32_t rebuilds; /* of the model, when the last step began */
     bool stepping;
     bool reads_first; /* batch_read_first() was called */
     struct dgl_batch_info info;

@@ -282,36 +282,41 @@ static void end_request(void *priv, const struct dgl_request_result *result)
     (*right)++;
 }
 
-/* The device is lost while a batch is idle. The session is restored before the batch and allocates
- * the memory that they share. The batch then decodes two requests together. */
-static void test_idle_batch(void **state)
+/* A session notices that the device was lost, before or while a batch decodes two requests. The
+ * batch goes on after the model was rebuilt. */
+static void test_batch(void **state)
 {
     (void)state;
-    struct tiny_engine e;
-    struct dgl_batch *b = NULL;
-    int right = 0;
-    size_t left = 1;
-    open_engine(&e);
-    assert_int_equal(dgl_batch_create(e.model, dgl_batch_params(.sequences = 2), &b), DGL_OK);
-    struct dgl_session *other = tiny_session(&e, 0);
-    tiny_sync(other, prompt, PROMPT);
-    lose(&e);
-    rebuild(&e);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(
-            dgl_batch_submit(b,
-                             dgl_request_params(.ids = prompt, .num_ids = PROMPT,
-                                                .max_tokens = ANSWER, .ignore_eos = true,
-                                                .finish_cb = end_request, .priv = &right),
-                             NULL),
-            DGL_OK);
-    while (left > 0)
-        assert_int_equal(dgl_batch_step(b, &left), DGL_OK);
-    assert_int_equal(right, 2);
-    dgl_session_destroy(&other);
-    dgl_batch_destroy(&b);
-    tiny_engine_close(&e);
-    assert_int_equal(gl_fail.live_buffers, 0);
+    for (int steps = 0; steps < 12; steps++) {
+        struct tiny_engine e;
+        struct dgl_batch *b = NULL;
+        int right = 0;
+        size_t left = 1;
+        open_engine(&e);
+        assert_int_equal(dgl_batch_create(e.model, dgl_batch_params(.sequences = 2), &b), DGL_OK);
+        struct dgl_session *other = tiny_session(&e, 0);
+        tiny_sync(other, prompt, PROMPT);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(
+                dgl_batch_submit(b,
+                                 dgl_request_params(.ids = prompt, .num_ids = PROMPT,
+                                                    .max_tokens = ANSWER, .ignore_eos = true,
+                                                    .finish_cb = end_request, .priv = &right),
+                                 NULL),
+                DGL_OK);
+        for (int i = 0; i < steps && left > 0; i++)
+            assert_int_equal(dgl_batch_step(b, &left), DGL_OK);
+        lose(&e);
+        rebuild(&e);
+        for (left = 1; left > 0;)
+            if (dgl_batch_step(b, &left) != DGL_OK)
+                fail_msg("after %d steps: %s", steps, e.log.text);
+        assert_int_equal(right, 2);
+        dgl_session_destroy(&other);
+        dgl_batch_destroy(&b);
+        tiny_engine_close(&e);
+        assert_int_equal(gl_fail.live_buffers, 0);
+    }
 }
 
 /* The owner of the context creates another one. */
@@ -386,7 +391,7 @@ int main(void)
         cmocka_unit_test_setup(test_failing_buffers, gl_fail_setup),
         cmocka_unit_test_setup(test_failing_submits, gl_fail_setup),
         cmocka_unit_test_setup(test_cancelled, gl_fail_setup),
-        cmocka_unit_test_setup(test_idle_batch, gl_fail_setup),
+        cmocka_unit_test_setup(test_batch, gl_fail_setup),
         cmocka_unit_test_setup(test_foreign_context, gl_fail_setup),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);

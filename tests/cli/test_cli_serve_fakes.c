@@ -397,7 +397,7 @@ static void silent_streams_get_comments(void **state)
         &heard);
     assert_null(strstr(heard.p, "data: "));
     unlink(strchr(held_setting, '=') + 1);
-    assert_true(server_receive_until(fd, "[DONE]", &heard));
+    server_expect(&server, fd, "[DONE]", &heard);
     close(fd);
     dgl_buf_finish(&heard);
 }

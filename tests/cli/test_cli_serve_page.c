@@ -111,7 +111,7 @@ static void the_page_needs_no_key(void **state)
             assert_allowed(&r, "style-src 'sha256-", "<style>", "</style>");
             assert_allowed(&r, "script-src 'sha256-", "<script>", "</script>");
         } else {
-            assert_true(server_receive_until(fd, "\r\n\r\n", &held));
+            server_expect(&s, fd, "\r\n\r\n", &held);
             r.head = checked(strdup(held.p));
         }
         assert_contains(r.head, "Content-Type: text/html; charset=utf-8\r\n");

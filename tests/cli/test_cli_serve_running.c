@@ -232,7 +232,7 @@ static void sigterm_drains(void **state)
     server_start(&s, (const char *const[]){"-c", "128", NULL});
     const int fd = server_begin_stream(&s, TEXT, SERVER_ENDLESS, "data: ", &held);
     kill(s.pid, SIGTERM);
-    assert_true(server_receive_until(fd, "[DONE]", &held));
+    server_expect(&s, fd, "[DONE]", &held);
     close(fd);
     assert_int_equal(server_stop(&s, 0), 0);
     dgl_buf_finish(&held);
@@ -253,7 +253,7 @@ static void an_end_that_comes_soon(void **state)
         if (second)
             kill(s.pid, SIGTERM);
         else
-            assert_true(server_receive_until(fd, "the server is stopping", &held));
+            server_expect(&s, fd, "the server is stopping", &held);
         assert_int_equal(server_stop(&s, 0), second ? 130 : 0);
         close(fd);
         dgl_buf_finish(&held);
@@ -293,7 +293,7 @@ static void an_answer_that_is_cut_is_counted(void **state)
     server_start(&s, (const char *const[]){"--drain-timeout", "0", NULL});
     const int fd = server_begin_stream(&s, TEXT, SERVER_ENDLESS, "data: ", &held);
     kill(s.pid, SIGTERM);
-    assert_true(server_receive_until(fd, "the server is stopping", &held));
+    server_expect(&s, fd, "the server is stopping", &held);
     close(fd);
     assert_int_equal(server_stop(&s, 0), 0);
     assert_contains(s.said.p, "\"path\": \"/v1/completions\"");

@@ -148,6 +148,19 @@ bool server_receive_until(int fd, const char *text, struct dgl_buf *held)
     return true;
 }
 
+void server_expect(struct server *s, int fd, const char *text, struct dgl_buf *held)
+{
+    if (server_receive_until(fd, text, held))
+        return;
+    const int ended = waitpid(s->pid, NULL, WNOHANG) != 0;
+    if (!ended)
+        kill(s->pid, SIGKILL);
+    while (read_more(s->err, &s->said))
+        continue;
+    fail_msg("the connection ended without \"%s\" (server %s):\n%s\nthe server said:\n%s", text,
+             ended ? "ended" : "running", held->p ? held->p : "", s->said.p ? s->said.p : "");
+}
+
 /* Takes `count` bytes off the front. */
 static void drop(struct dgl_buf *buf, size_t count)
 {
@@ -237,14 +250,14 @@ void server_post(const struct server *s, const char *path, const char *body, str
     server_call(s, "POST", path, "", body, r);
 }
 
-int server_begin_stream(const struct server *s, const char *path, const char *body,
-                        const char *part, struct dgl_buf *held)
+int server_begin_stream(struct server *s, const char *path, const char *body, const char *part,
+                        struct dgl_buf *held)
 {
     const int fd = server_connect(s);
     char *request = server_request(path, "Connection: close\r\n", body);
     assert_true(server_send(fd, request, strlen(request)));
     free(request);
-    assert_true(server_receive_until(fd, part, held));
+    server_expect(s, fd, part, held);
     return fd;
 }
 

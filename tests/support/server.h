@@ -51,14 +51,17 @@ bool server_send(int fd, const char *bytes, size_t len);
 void server_receive(int fd, struct dgl_buf *held, struct reply *r);
 /* Receives until `text` has arrived. Returns false if the connection ends before. */
 bool server_receive_until(int fd, const char *text, struct dgl_buf *held);
+/* As server_receive_until(). If the connection ends before, the test fails with the bytes that came
+ * and with the server's output. */
+void server_expect(struct server *s, int fd, const char *text, struct dgl_buf *held);
 /* Sends a request and receives its answer. `headers` are lines that end in \r\n, or "". `body` may
  * be NULL. */
 void server_call(const struct server *s, const char *method, const char *path, const char *headers,
                  const char *body, struct reply *r);
 void server_post(const struct server *s, const char *path, const char *body, struct reply *r);
 /* Sends a request and reads until `part` of its answer is in *held. Returns the connection. */
-int server_begin_stream(const struct server *s, const char *path, const char *body,
-                        const char *part, struct dgl_buf *held);
+int server_begin_stream(struct server *s, const char *path, const char *body, const char *part,
+                        struct dgl_buf *held);
 /* A body of /v1/completions whose answer does not end. */
 #define SERVER_ENDLESS                                                                             \
     "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"stream\":true,\"seed\":1}"

@@ -11,8 +11,7 @@
 #include "core/base/mem.h"
 #include "core/base/stats.h"
 #include "core/exec/profile.h"
-#include "core/measure/bench_batch.h"
-#include "core/seq/generate.h"
+#include "core/seq/batch.h"
 #include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64
@@ -20,34 +19,38 @@
 /* Time that a GPU needs to raise its clocks after it waited for the compiler. Points of a sweep,
  * before which no copies run, took up to five times as long on one NVIDIA H200. */
 #define CLOCKS_NS 200000000ull
-
-/* Arrival of a token on the host. */
-struct arrival {
-    uint64_t ns;
-    uint64_t readbacks; /* of the device by then: tokens of one readback have the same */
-};
+/* Duration of full steps before several sequences are timed. Prompts that are evaluated in sequence
+ * are little work, so a GPU lowers its clocks and needs time to raise them (on an H100 the first
+ * 0.2 s of 64 sequences were up to three times slower). */
+#define BATCH_CLOCKS_NS 300000000ull
+/* Interval of progress reports while tokens arrive. */
+#define TELL_NS 50000000ull
 
 struct bench {
     struct dgl_session *s;
     struct dgl_bench_params p;
     struct dgl_bench_result *r;
-    struct recipe decode;      /* the one that generation runs */
-    struct bench_batch *batch; /* NULL if the session decodes alone */
-    int32_t *ids;              /* [depth + prompt_tokens] */
-    struct arrival *arrival;   /* [decode_tokens + 1] */
-    size_t arrived;
+    struct recipe decode; /* the one that generation runs */
+    int32_t *ids;
     uint64_t done, total, told_ns; /* tokens of all runs; time of the last progress report */
-    /* Submits of the current run, and the earlier trace callback of the device. */
-    double *submit_ms; /* [num_submits] */
-    size_t num_submits, cap_submits;
+    /* The earlier trace callback of the device, and the submits of the current run: they follow the
+     * `kept` ones in the result. */
     void (*trace)(void *priv, const struct dgl_event *event);
     void *trace_priv;
+    size_t kept, cap_submits;
+    /* Tokens of the current answer on the host. Tokens of one readback arrive together. */
+    bool timed; /* their times are part of the result */
+    int32_t arrived, together;
+    uint64_t arrived_ns, readbacks; /* of the last one; the device's readbacks by then */
+    double together_ms;             /* time of the readback */
     double ttft_ms[MAX_REPETITIONS], prefill_ms[MAX_REPETITIONS], decode_ms[MAX_REPETITIONS];
     uint64_t record_ns, recorded; /* host time of queueing decode steps; how many */
+    /* Several sequences, each of which decodes after p.depth tokens. */
+    struct dgl_batch *batch;     /* NULL if the session decodes alone */
+    int32_t prompt, warm_tokens; /* of each: tokens of the prompt, and before timing at most */
+    uint64_t first_id;           /* of the repetition's requests */
+    enum dgl_status failure;     /* of one of them */
 };
-
-/* Interval of progress reports while tokens arrive. */
-#define TELL_NS 50000000ull
 
 static bool tell(struct bench *b, uint64_t done)
 {
@@ -64,38 +67,49 @@ static enum dgl_status tell_done(struct bench *b, int32_t tokens)
 static void note_submit(void *priv, const struct dgl_event *e)
 {
     struct bench *b = priv;
+    struct dgl_bench_result *r = b->r;
     if (b->trace)
         b->trace(b->trace_priv, e);
     if (e->kind == DGL_EVENT_SUBMIT &&
-        dgl_grow((void **)&b->submit_ms, &b->cap_submits, b->num_submits + 1, sizeof(double)))
-        b->submit_ms[b->num_submits++] = (double)e->duration_ns * 1e-6;
+        dgl_grow((void **)&r->submit_ms, &b->cap_submits, r->num_submits + 1, sizeof(double)))
+        r->submit_ms[r->num_submits++] = (double)e->duration_ns * 1e-6;
 }
 
-/* Stores `count` of the submits, from `first` on, in the result. */
-static enum dgl_status take_submits(struct bench *b, size_t first, uint64_t count)
+/* Keeps `count` submits of the current run, after its first `skip`. */
+static void keep_submits(struct bench *b, uint64_t skip, uint64_t count)
 {
     struct dgl_bench_result *r = b->r;
-    const size_t left = b->num_submits > first ? b->num_submits - first : 0;
-    const size_t taken = count < left ? (size_t)count : left;
-    double *all = realloc(r->submit_ms, (r->num_submits + taken + 1) * sizeof(double));
-    if (!all)
-        return dgl_fail_memory(b->s->model->log, "times of submits", taken * sizeof(double));
-    r->submit_ms = all;
-    if (taken)
-        memcpy(all + r->num_submits, b->submit_ms + first, taken * sizeof(double));
-    r->num_submits += taken;
-    return DGL_OK;
+    const size_t noted = r->num_submits - b->kept;
+    const size_t from = skip < noted ? (size_t)skip : noted;
+    const size_t num = count < noted - from ? (size_t)count : noted - from;
+    if (num > 0)
+        memmove(r->submit_ms + b->kept, r->submit_ms + b->kept + from, num * sizeof(double));
+    b->kept += num;
 }
 
 static bool note_arrival(void *priv, int32_t id)
 {
     struct bench *b = priv;
+    struct dgl_bench_result *r = b->r;
+    const uint64_t now = dgl_now_ns();
+    const uint64_t readbacks = gl_device_counters(session_dev(b->s)->gl).readbacks;
     (void)id;
-    if (dgl_now_ns() - b->told_ns > TELL_NS)
-        tell(b, b->done + (b->arrived < (size_t)b->p.decode_tokens ? b->arrived : 0));
-    if (b->arrived <= (size_t)b->p.decode_tokens)
-        b->arrival[b->arrived++] =
-            (struct arrival){dgl_now_ns(), gl_device_counters(session_dev(b->s)->gl).readbacks};
+    if (now - b->told_ns > TELL_NS)
+        tell(b, b->done + (uint64_t)(b->arrived < b->p.decode_tokens ? b->arrived : 0));
+    /* Tokens of one readback get equal parts of the time since the previous readback. */
+    if (b->timed && b->arrived > 0 && b->arrived <= b->p.decode_tokens) {
+        if (b->together == 0 || readbacks != b->readbacks) {
+            b->together = 0;
+            b->together_ms = (double)(now - b->arrived_ns) * 1e-6;
+        }
+        b->together++;
+        r->num_latencies++;
+        for (int32_t i = 1; i <= b->together; i++)
+            r->decode_latency_ms[r->num_latencies - (size_t)i] = b->together_ms / b->together;
+    }
+    b->arrived++;
+    b->arrived_ns = now;
+    b->readbacks = readbacks;
     return true;
 }
 
@@ -104,8 +118,8 @@ static bool note_arrival(void *priv, int32_t id)
 static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
                                 struct dgl_generate_result *g)
 {
-    b->arrived = 0;
-    b->num_submits = 0;
+    b->arrived = b->together = 0;
+    b->r->num_submits = b->kept;
     *g = (struct dgl_generate_result){0};
     enum dgl_status status = session_generate(
         b->s,
@@ -125,18 +139,6 @@ static enum dgl_status eval_ids(struct bench *b, int32_t count)
     return status == DGL_OK ? gl_finish(session_dev(b->s)->gl) : status;
 }
 
-/* Times the first prompt of a process: kernels are compiled or read from a cache. */
-static enum dgl_status time_first_prompt(struct bench *b)
-{
-    struct dgl_generate_result g;
-    sequence_trim(&b->s->seq, 0);
-    enum dgl_status status = generate(b, b->p.prompt_tokens, 1, &g);
-    b->r->ttft_ms_cold = (double)(g.first_token_ns + g.compile_ns) * 1e-6;
-    b->r->compile_ns = g.compile_ns;
-    generate_result_finish(&g);
-    return status;
-}
-
 /* Times the prompt after `depth` tokens, up to the first token. A `run` below 0 warms up. */
 static enum dgl_status time_prefill(struct bench *b, int32_t run)
 {
@@ -144,6 +146,7 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
     sequence_trim(&b->s->seq, b->p.depth < b->s->seq.len ? b->p.depth : b->s->seq.len);
     enum dgl_status status;
     TRY(b->p.depth > 0 ? eval_ids(b, b->p.depth) : DGL_OK);
+    b->kept = 0;
     TRY(generate(b, b->p.depth + b->p.prompt_tokens, 1, &g));
     if (run >= 0) {
         /* All tokens, if the rotary frequencies depend on the length. */
@@ -152,24 +155,11 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
         b->ttft_ms[run] = (double)g.first_token_ns * 1e-6;
         b->r->prefill_tps[run] = tokens / ((double)g.prefill_ns * 1e-9);
         b->r->prefill = g.prefill;
-        b->r->num_submits = 0;
-        status = take_submits(b, 0, g.prefill.submits);
+        keep_submits(b, 0, g.prefill.submits);
     }
 done:
     generate_result_finish(&g);
     return status;
-}
-
-/* Moves the answer of a repetition to the result, in place of an earlier one. */
-static void take_answer(struct dgl_bench_result *r, int32_t **ids, size_t count, char **text)
-{
-    free(r->tokens);
-    free(r->text);
-    r->tokens = *ids;
-    r->num_tokens = count;
-    r->text = *text;
-    *ids = NULL;
-    *text = NULL;
 }
 
 /* Times decoding at the depth, like llama-bench's tg. At depth 0 it starts from one token. */
@@ -177,50 +167,188 @@ static enum dgl_status time_decode(struct bench *b, int32_t run)
 {
     struct dgl_bench_result *r = b->r;
     struct dgl_generate_result g;
-    enum dgl_status status =
-        generate(b, b->p.depth > 0 ? b->p.depth : 1, b->p.decode_tokens + 1, &g);
+    b->timed = run >= 0;
+    enum dgl_status status = generate(b, b->prompt, b->p.decode_tokens + 1, &g);
+    b->timed = false;
     if (status == DGL_OK && run >= 0) {
         b->decode_ms[run] = (double)g.decode_ns * 1e-6;
         r->decode_tps[run] = b->p.decode_tokens / ((double)g.decode_ns * 1e-9);
         r->decode = g.decode;
-        status = take_submits(b, g.prefill.submits, g.decode.submits);
+        keep_submits(b, g.prefill.submits, g.decode.submits);
         b->record_ns += g.record_ns;
         b->recorded += (uint64_t)b->p.decode_tokens;
-        /* Tokens of one readback get equal parts of the time since the previous readback. */
-        for (size_t i = 2, first = 1; i <= b->arrived; i++) {
-            if (i < b->arrived && b->arrival[i].readbacks == b->arrival[first].readbacks)
-                continue;
-            double ms = (double)(b->arrival[first].ns - b->arrival[first - 1].ns) * 1e-6;
-            for (size_t j = first; j < i; j++)
-                r->decode_latency_ms[r->num_latencies++] = ms / (double)(i - first);
-            first = i;
-        }
-        take_answer(r, &g.tokens, g.num_tokens, &g.text);
+        free(r->tokens);
+        free(r->text);
+        r->tokens = g.tokens;
+        r->num_tokens = g.num_tokens;
+        r->text = g.text;
+        g.tokens = NULL;
+        g.text = NULL;
     }
     generate_result_finish(&g);
     return status;
 }
 
-/* Times decoding at the depth by all sequences of the batch. */
-static enum dgl_status time_batch(struct bench *b, int32_t run)
+/* ---- several sequences ----------------------------------------------------------------------- */
+
+static enum dgl_status make_batch(struct bench *b)
+{
+    struct dgl_session *s = b->s;
+    struct dgl_model *m = s->model;
+    const struct dgl_bench_params *p = &b->p;
+    /* Steps that are queued at both ends of the timed window. */
+    const int64_t ahead = 4 * (int64_t)session_readback_interval(s) + 4 * DECODER_MAX_STEPS;
+    const int64_t least = (int64_t)b->prompt + 2 * (int64_t)p->decode_tokens + ahead + 1;
+    int64_t context = least + (m->shard->dev->info.software ? 0 : 2 * (int64_t)p->decode_tokens);
+    context = context < m->info.context ? context : m->info.context;
+    b->warm_tokens = context > least ? (int32_t)(context - least) : 0;
+    b->batch = dgl_new(struct dgl_batch);
+    if (!b->batch)
+        return dgl_fail_memory(m->log, "batch", sizeof(*b->batch));
+    b->batch->model = m;
+    enum dgl_status status = batch_init(
+        b->batch,
+        dgl_batch_params(.sequences = p->batch, .queue = p->batch, .context = (int32_t)context,
+                         .chunk = s->state.ubatch, .invariant = p->batch_invariant,
+                         .progress_cb = p->progress_cb, .progress_priv = p->progress_priv));
+    if (status != DGL_OK)
+        return status;
+    batch_read_first(b->batch);
+    /* A group must not be timed while it waits for a compiler. */
+    for (int32_t i = 0; i < b->batch->num_groups; i++)
+        b->batch->groups[i]->state->runner.wait_executor = true;
+    return DGL_OK;
+}
+
+/* Keeps the answer of the first sequence in the result. */
+static void take_answer(void *priv, const struct dgl_request_result *answer)
+{
+    struct bench *b = priv;
+    struct dgl_bench_result *r = b->r;
+    if (answer->status != DGL_OK && b->failure == DGL_OK)
+        b->failure = answer->status;
+    if (answer->id != b->first_id || !b->timed)
+        return;
+    free(r->tokens);
+    free(r->text);
+    r->tokens = dgl_new_array(int32_t, answer->num_tokens);
+    r->text = strdup(answer->text);
+    r->num_tokens = r->tokens ? answer->num_tokens : 0;
+    if (r->num_tokens > 0)
+        memcpy(r->tokens, answer->tokens, answer->num_tokens * sizeof(*r->tokens));
+    if (!r->tokens || !r->text)
+        b->failure = DGL_ERR_NO_MEMORY;
+}
+
+/* Returns true until a sequence ends. */
+static bool all_run(const struct bench *b)
+{
+    return b->batch->info.running + b->batch->info.waiting == (size_t)b->p.batch;
+}
+
+/* Returns true if each sequence has its first token. */
+static bool all_decode(const struct bench *b)
+{
+    for (const struct batch_request *r = b->batch->first; r; r = r->next)
+        if (r->state != REQUEST_WRITES)
+            return false;
+    return true;
+}
+
+/* Returns DGL_ERR_CANCELLED also if the session was cancelled. */
+static enum dgl_status step(struct bench *b)
+{
+    enum dgl_status status = batch_step(b->batch);
+    gl_device_set_stop(session_dev(b->s)->gl, &b->s->state.runner.cancel);
+    if (status == DGL_ERR_DEVICE_LOST)
+        batch_lose(b->batch);
+    if (status == DGL_OK)
+        status = b->failure;
+    return status == DGL_OK && session_is_cancelled(b->s) ? DGL_ERR_CANCELLED : status;
+}
+
+static void set_profile(struct bench *b, struct profile *profile)
+{
+    for (int32_t i = 0; i < b->batch->num_groups; i++)
+        b->batch->groups[i]->state->runner.profile = profile;
+}
+
+/* Times decoding of `each_tokens` by each sequence of the batch, or if `profile` is not NULL, adds
+ * the steps to it instead. All prompts are evaluated before any sequence decodes. Only steps that
+ * include all sequences are timed. The first tokens are excluded, because programs are compiled for
+ * them, and so are the steps in which clocks rise. No sequence ends before the last timed step. */
+static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tokens,
+                                  struct profile *profile)
 {
     struct dgl_bench_result *r = b->r;
-    struct bench_batch_run timed = {0};
-    const double wanted = (double)b->p.batch * b->p.decode_tokens;
-    b->num_submits = 0;
-    enum dgl_status status = bench_batch_run(b->batch, &timed);
-    if (status == DGL_OK && run >= 0) {
-        r->decode_tps[run] = (double)timed.tokens / ((double)timed.ns * 1e-9);
-        b->decode_ms[run] = wanted / r->decode_tps[run] * 1e3;
-        r->decode = timed.counters;
-        status = take_submits(b, timed.submits_before, timed.counters.submits);
-        for (size_t i = 0; i < timed.num_steps; i++)
-            r->decode_latency_ms[r->num_latencies++] = timed.step_ms[i];
-        take_answer(r, &timed.ids, timed.num_ids, &timed.text);
+    struct dgl_device *dev = session_dev(b->s);
+    const uint64_t *tokens = &b->batch->info.decoded_tokens;
+    const uint64_t wanted = (uint64_t)b->p.batch * (uint64_t)each_tokens;
+    const uint64_t warm = (uint64_t)b->p.batch * (uint64_t)b->warm_tokens;
+    const uint64_t submits = device_counters(dev).submits;
+    uint64_t ns = 0, first, last;
+    enum dgl_status status = DGL_OK;
+    r->num_submits = b->kept;
+    b->timed = run >= 0;
+    b->first_id = b->batch->next_id;
+    b->failure = DGL_OK;
+    /* Prompts with different first tokens, so that no prefix is shared. */
+    for (int32_t i = 0; i < b->p.batch; i++)
+        TRY(batch_submit(b->batch,
+                         dgl_request_params(.ids = b->ids + (size_t)i * ((size_t)b->prompt + 1),
+                                            .num_ids = (size_t)b->prompt, .ignore_eos = true,
+                                            .finish_cb = take_answer, .priv = b),
+                         NULL));
+    while (all_run(b) && !all_decode(b))
+        TRY(step(b));
+    first = *tokens;
+    while (all_run(b) && *tokens == first)
+        TRY(step(b));
+    const uint64_t warm_ns = dgl_now_ns() + BATCH_CLOCKS_NS;
+    while (all_run(b) && *tokens - first < warm && dgl_now_ns() < warm_ns)
+        TRY(step(b));
+    const struct dgl_counters before = device_counters(dev);
+    first = last = *tokens;
+    set_profile(b, profile);
+    while (all_run(b) && last - first < wanted) {
+        const uint64_t start = dgl_now_ns();
+        while (all_run(b) && *tokens == last)
+            TRY(step(b));
+        const uint64_t step_ns = dgl_now_ns() - start;
+        if (!all_run(b))
+            break;
+        if (b->timed)
+            r->decode_latency_ms[r->num_latencies++] =
+                (double)step_ns * 1e-6 / ((double)(*tokens - last) / b->p.batch);
+        last = *tokens;
+        ns += step_ns;
     }
-    bench_batch_run_finish(&timed);
+    if (last == first)
+        TRY(dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                     "bench: a context of %d has no room in which %d sequences decode "
+                     "together: raise -c",
+                     b->s->model->info.context, b->p.batch));
+    if (b->timed) {
+        r->decode = counters_since(dev, &before);
+        r->decode_tps[run] = (double)(last - first) / ((double)ns * 1e-9);
+        b->decode_ms[run] = (double)wanted / r->decode_tps[run] * 1e3;
+        keep_submits(b, before.submits - submits, r->decode.submits);
+    }
+
+done:
+    set_profile(b, NULL);
+    for (uint64_t id = b->first_id; id < b->batch->next_id; id++)
+        batch_cancel(b->batch, id);
+    gl_device_set_stop(dev->gl, NULL);
+    while (!gl_device_is_lost(dev->gl))
+        if (batch_step(b->batch) != DGL_OK || b->batch->info.running + b->batch->info.waiting == 0)
+            break;
+    gl_device_set_stop(dev->gl, NULL);
+    b->timed = false;
     return status;
 }
+
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* Repeats prefill and decode as profiled calls at the measured depths. */
 static enum dgl_status profile(struct bench *b)
@@ -246,11 +374,11 @@ static enum dgl_status profile(struct bench *b)
     generate_result_finish(&g);
     profile.decoding_only = true;
     if (b->batch) {
-        TRY(bench_batch_profile(b->batch, &profile, tokens));
+        TRY(time_batch(b, -1, tokens, &profile));
     } else {
-        TRY(eval_ids(b, depth > 0 ? depth : 1));
+        TRY(eval_ids(b, b->prompt));
         s->state.runner.profile = &profile;
-        TRY(generate(b, depth > 0 ? depth : 1, tokens + 1, &g));
+        TRY(generate(b, b->prompt, tokens + 1, &g));
     }
 done:
     s->state.runner.profile = NULL;
@@ -276,8 +404,8 @@ static enum dgl_status count_bytes(struct bench *b)
         b->r->bytes_per_token += plan_kv_read_bytes(plan, (uint32_t)i, 1, (int32_t)held);
     struct dgl_executor_info info;
     engine_executor(b->s->model->shard->engine, &info);
-    if (b->batch && bench_batch_shares_passes(b->batch))
-        bench_batch_executor(b->batch, &info);
+    if (b->batch && b->batch->num_groups > 0)
+        decoder_executor(b->batch->groups[0], &info);
     b->r->executor = info.name;
     b->r->executor_reason = info.reason;
     return DGL_OK;
@@ -379,6 +507,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     struct dgl_device *dev = session_dev(s);
     struct bench b = {.s = s, .p = *params, .r = r};
     struct dgl_bench_params *p = &b.p;
+    struct dgl_generate_result g = {0};
     const uint64_t compiled = account_ns(dev);
     enum dgl_status status = check_params(s, p);
     if (status != DGL_OK)
@@ -393,13 +522,15 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->context = s->seq.context;
     r->ubatch = s->state.ubatch;
     b.decode = recipe_decode(SAMPLE_GREEDY, 0, session_readback_interval(s) > 1);
+    b.prompt = p->depth > 0 ? p->depth : 1;
     /* Ids spread over the vocabulary. Their meaning does not matter. */
-    size_t num_ids = (size_t)p->depth + (size_t)p->prompt_tokens;
+    const size_t alone = (size_t)p->depth + (size_t)p->prompt_tokens;
+    const size_t together = p->batch > 1 ? (size_t)p->batch * ((size_t)b.prompt + 1) : 0;
+    const size_t num_ids = alone > together ? alone : together;
     b.ids = dgl_new_array(int32_t, num_ids);
-    b.arrival = dgl_new_array(struct arrival, (size_t)p->decode_tokens + 1);
     r->decode_latency_ms =
         dgl_new_array(double, (size_t)p->decode_tokens *(size_t)p->batch *(size_t)p->repetitions);
-    if (!b.ids || !b.arrival || !r->decode_latency_ms)
+    if (!b.ids || !r->decode_latency_ms)
         TRY(dgl_fail_memory(dev->log, "times of tokens", num_ids * sizeof(*b.ids)));
     for (size_t i = 0; i < num_ids; i++)
         b.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
@@ -416,7 +547,10 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->estimate_bytes = estimate(&b, shapes);
     b.total = (uint64_t)p->prompt_tokens +
               (uint64_t)runs * (uint64_t)(p->prompt_tokens + p->decode_tokens) + 1;
-    TRY(tell(&b, 0) ? time_first_prompt(&b) : DGL_ERR_CANCELLED);
+    /* The first prompt of a process: kernels are compiled or read from a cache. */
+    sequence_trim(&s->seq, 0);
+    TRY(tell(&b, 0) ? generate(&b, p->prompt_tokens, 1, &g) : DGL_ERR_CANCELLED);
+    r->ttft_ms_cold = (double)(g.first_token_ns + g.compile_ns) * 1e-6;
     sequence_trim(&s->seq, 0);
     TRY(tell_done(&b, p->prompt_tokens));
     TRY(pass_state_compile(&s->state, shapes));
@@ -428,14 +562,15 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
         TRY(status);
     }
     if (p->batch > 1)
-        TRY(bench_batch_create(s, p, &b.batch));
+        TRY(make_batch(&b));
     const uint64_t clocks_end = dgl_now_ns() + CLOCKS_NS;
     while (warmup > 0 && !session_plan(s)->device->on_host && dgl_now_ns() < clocks_end)
         TRY(time_prefill(&b, -1));
     for (int32_t i = 0; i < runs; i++) {
         TRY(time_prefill(&b, i - warmup));
         TRY(tell_done(&b, p->prompt_tokens));
-        TRY(b.batch ? time_batch(&b, i - warmup) : time_decode(&b, i - warmup));
+        TRY(b.batch ? time_batch(&b, i - warmup, p->decode_tokens, NULL)
+                    : time_decode(&b, i - warmup));
         TRY(tell_done(&b, p->decode_tokens));
     }
     TRY(count_bytes(&b));
@@ -447,13 +582,14 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     tell(&b, b.total);
 
 done:
-    bench_batch_destroy(&b.batch);
+    if (b.batch)
+        batch_destroy(b.batch);
     if (b.total) /* otherwise it was not set */
         device_set_trace(dev, b.trace, b.trace_priv);
+    r->num_submits = b.kept;
     s->state.runner.wait_executor = false;
     sequence_trim(&s->seq, 0);
-    free(b.submit_ms);
+    generate_result_finish(&g);
     free(b.ids);
-    free(b.arrival);
     return status;
 }

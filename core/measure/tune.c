@@ -46,21 +46,28 @@ static struct target_pass *pass_of(struct tuner *t, const struct op *op, struct 
     }
     dgl_buf_finish(&key);
     const bool counted = shape.part == PART_LAYERS && shape.rows_log2 < PASS_ANY_ROWS;
-    const int32_t tokens = rows ? rows : counted ? 1 << shape.rows_log2 : 1;
+    struct target_pass pass = {.shape = shape,
+                               .rank = rank,
+                               .tokens = rows      ? rows
+                                         : counted ? 1 << shape.rows_log2
+                                                   : 1};
+    pass.prefill = pass_shape_is_prefill(shape) ||
+                   (shape.part == PART_OUTPUTS && shape.outputs != OUTPUT_LAST);
+    pass.crowd = shape.per_sequence || (shape.part == PART_SAMPLE && rows > 1);
+    if (!counted && pass.prefill)
+        pass.tokens = t->most_tokens;
     for (uint32_t u = 0; target && u < target->num_passes; u++)
         if (pass_shape_is(target->pass[u].shape, shape) &&
             (!rows || target->pass[u].tokens == rows))
             return &target->pass[u];
     /* Only the first of several bodies for prefill, or for several sequences, is measured. */
     if (!target || target->num_passes == 2 ||
-        (target->num_passes == 1 &&
-         (pass_is_prefill(&target->pass[0]) || pass_is_crowd(&target->pass[0]))))
+        (target->num_passes == 1 && (target->pass[0].prefill || target->pass[0].crowd)))
         return NULL;
-    struct target_pass *pass = &target->pass[target->num_passes++];
-    *pass = (struct target_pass){.shape = shape, .rank = rank, .tokens = tokens};
-    if (!counted && pass_is_prefill(pass))
-        pass->tokens = t->most_tokens;
-    return pass;
+    if (pass.crowd && pass.tokens > t->crowd_rows)
+        t->crowd_rows = pass.tokens;
+    target->pass[target->num_passes] = pass;
+    return &target->pass[target->num_passes++];
 }
 
 /* Bytes that an operation reads, which take most of its time: weights, or its part of the KV
@@ -139,19 +146,6 @@ static int compare_targets(const void *a, const void *b)
     return x->place < y->place ? -1 : 1;
 }
 
-/* Uses the request with which the weights were placed, without their layout. */
-static enum dgl_status choose_default(const struct tuner *t, const struct target *target,
-                                      struct kernel_choice *out)
-{
-    const struct plan_device *device = &session_dev(t->s)->plan;
-    struct kernel_request request = target->pass[0].ops[0].request;
-    for (uint32_t i = 0; i < request.num_attrs; i++)
-        if (pass_shape_is(target->pass[0].shape, PASS_DECODE) &&
-            strcmp(request.attrs[i].key, "layout") == 0)
-            request.attrs[i].word = "none";
-    return kernel_choose(t->log, t->set, &request, device->properties, device->num_properties, out);
-}
-
 static enum dgl_status list_targets(struct tuner *t)
 {
     /* If several shapes have the same request, the first one counts. */
@@ -186,7 +180,7 @@ static enum dgl_status list_targets(struct tuner *t)
         struct kernel_choice choice;
         bool f16 = precision && strcmp(precision, "f16") == 0;
         if (f16) {
-            TRY(choose_default(t, target, &choice));
+            TRY(tuner_choose_default(t, target, &choice));
             f16 = choice.kernel->f16;
         }
         /* A stored result is found by the texts of the target's kernels. */
@@ -202,47 +196,6 @@ done:
 }
 
 /* ---- one target ------------------------------------------------------------------------------ */
-
-static enum dgl_status add_default(struct tuner *t, const struct target *target)
-{
-    struct kernel_choice choice;
-    enum dgl_status status = choose_default(t, target, &choice);
-    return status == DGL_OK ? tuner_add(t, target, choice.kernel->name, "") : status;
-}
-
-/* The default alone, ready to be timed. */
-static enum dgl_status target_begin(struct tuner *t, struct target *target)
-{
-    size_t best = 0;
-    kernel_table_init(&t->table, &session_dev(t->s)->plan, t->set);
-    programs_init(&t->programs, session_dev(t->s), &t->table);
-    enum dgl_status status;
-    TRY(tuner_share(t, target));
-    TRY(add_default(t, target));
-    if (t->num == 0) /* hints for its tunables do not fit together */
-        return DGL_OK;
-    for (uint32_t u = 0; u < target->num_passes; u++) {
-        struct target_pass *pass = &target->pass[u];
-        int32_t rows = pass->tokens;
-        if (pass_shape_is(pass->shape, PASS_SCORE))
-            TRY(session_begin_scoring(t->s, &rows));
-        pass->tokens = rows < pass->tokens ? rows : pass->tokens;
-    }
-    const uint64_t start = dgl_now_ns();
-    TRY(tuner_compile(t, target, 0, 1));
-    /* The programs were probably cached, so only a longer time is informative. */
-    const uint64_t ns = dgl_now_ns() - start;
-    t->candidate_ns = ns > t->candidate_ns ? ns : t->candidate_ns;
-    for (uint32_t u = target->num_passes; u-- > 0;) {
-        TRY(tuner_prepare(t, &target->pass[u]));
-        if (!t->candidates[0]->report->reason[0])
-            TRY(tuner_size_span(t, &target->pass[u], t->candidates[0], u));
-    }
-    TRY(tuner_time(t, target, 0, t->num, &best));
-done:
-    target->default_us = t->num ? t->candidates[0]->report->us : 0;
-    return status;
-}
 
 /* Adds a measurement to the result and to the store. */
 static enum dgl_status report(struct tuner *t, const struct target *target, size_t winner,
@@ -293,17 +246,14 @@ static enum dgl_status tune_target(struct tuner *t, struct target *target, bool 
 {
     struct dgl_tune_op op = {.default_us = 0};
     const struct tune_entry *known = tune_store_find(&t->store, target->key, target->texts);
-    const uint64_t start = dgl_now_ns();
     size_t best = 0;
     bool beats = false;
     *reached = true;
     known = known && tune_entry_says_more(known) ? known : NULL; /* a winner but the default */
     if (t->p->compare && !known)
         return DGL_OK;
-    enum dgl_status status = target_begin(t, target);
-    tuner_note(&t->begin_ns, dgl_now_ns() - start);
-    t->late = false;
-    TRY(status);
+    enum dgl_status status;
+    TRY(tuner_begin(t, target));
     if (t->num > 0 && !t->reports[0].reason[0]) {
         op.default_us = target->default_us;
         if (known) /* one of the candidates, or the only one */
@@ -338,7 +288,7 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
     for (size_t i = 0; i < t->count; i++) {
         const struct target *target = &t->targets[i];
         kernel_table_init(&t->table, &session_dev(t->s)->plan, t->set);
-        TRY(add_default(t, target));
+        TRY(tuner_add_default(t, target));
         if (t->num > 0)
             TRY(tuner_add_neighbours(t, target, 0));
         if (t->num > 0)
@@ -424,7 +374,12 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
         &t.judge));
     t.most_rows = tuner_crowd_most(&t);
     TRY(list_targets(&t));
-    TRY(tuner_crowd_begin(&t));
+    TRY(decoder_create(s->model,
+                       &(struct decoder_params){.context = s->seq.context,
+                                                .sequences = t.crowd_rows,
+                                                .progress_cb = s->state.runner.progress_cb,
+                                                .progress_priv = s->state.runner.progress_priv},
+                       &t.crowd));
     if (!p->compare)
         TRY(count_candidates(&t, &candidates));
     if (candidates > 0) {
@@ -453,7 +408,7 @@ done:
     }
     r->ns = dgl_now_ns() - t.start_ns;
     sequence_trim(&s->seq, 0);
-    tuner_crowd_end(&t);
+    decoder_destroy(&t.crowd);
     kernel_judge_destroy(&t.judge);
     for (size_t i = 0; i < t.count; i++) {
         for (uint32_t u = 0; u < t.targets[i].num_passes; u++)

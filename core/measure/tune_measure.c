@@ -1,5 +1,9 @@
-/* The tuner's measurements. Candidates are compiled, checked with known answers, and run as lists
- * of the model's own operations, layer after layer, on the buffers of a real pass. */
+/* The tuner's measurements and its search. Candidates are compiled, checked with known answers, and
+ * run as lists of the model's own operations, layer after layer, on the buffers of a real pass.
+ *
+ * The search begins with the default and tries all candidates that differ in one tunable, and once
+ * all other kernels that can serve. It repeats this from the best candidate until no candidate is
+ * faster. The winner must beat the default in paired rounds by more than their spread. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +11,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
+#include "core/base/stats.h"
 #include "core/measure/tuner.h"
 
 #define TIMED_SPANS  3          /* measurements of a candidate; the shortest one counts */
@@ -18,18 +23,93 @@
 /* Longest warm-up. A GPU that waited for the compiler has lowered its clocks, so it is kept busy
  * for as long as it was idle before a measurement. (One NVIDIA H200 needed 3,256 us for tokens of
  * 842 us.) */
-#define WARM_NS 200000000ull
+#define WARM_NS       200000000ull
+#define BATCH         32   /* candidates that are compiled at once, at most */
+#define SEARCH_ROUNDS 3    /* neighbourhoods that are looked at, at most */
+#define PAIRED_TRIES  2    /* a disturbance of the machine may spoil one of them */
+#define GAIN          0.99 /* less is noise */
+#define PAIRED_ROUNDS 5
+
+/* ---- passes over several sequences ----------------------------------------------------------- */
+
+int32_t tuner_crowd_most(const struct tuner *t)
+{
+    struct dgl_model *m = t->s->model;
+    struct plan *plan = &m->shard->engine->plan;
+    const uint64_t left = shard_memory_left(m->shard);
+    if (plan_add_batch(plan) != DGL_OK || plan->one_row)
+        return 1;
+    int32_t most = plan_batch_slots(plan, t->s->seq.context, DGL_STEP_SEQS);
+    for (; most > 1 && left; most /= 2) {
+        uint64_t bytes[BUF_COUNT], sum = 0;
+        plan_batch_bytes(plan, t->s->seq.context, most, bytes);
+        for (int i = 0; i < BUF_COUNT; i++)
+            sum += bytes[i];
+        if (sum <= left)
+            break;
+    }
+    return most;
+}
+
+/* Writes the state of a pass over `rows` sequences, which all have the state `step` with different
+ * seeds. */
+static enum dgl_status write_crowd(struct tuner *t, const struct dgl_step *step, int32_t rows)
+{
+    struct pass_state *crowd = t->crowd->state;
+    struct dgl_step seeded = *step;
+    enum dgl_status status;
+    assert(rows <= crowd->slots);
+    for (int32_t i = 0; i < rows; i++, seeded.seed_lo++) {
+        crowd->rows[i] = (struct pass_row){.seq = (uint32_t)i};
+        TRY(step_table_put(&crowd->steps, pass_state_dev(crowd), (uint32_t)i, &seeded));
+    }
+    TRY(step_table_set_rows(&crowd->steps, pass_state_dev(crowd), crowd->rows, (uint32_t)rows));
+done:
+    return status;
+}
+
+/* Runs a decode step of several sequences. All of them have the session's tokens and share its
+ * pages, so their keys are cached better than in use. */
+static enum dgl_status run_crowd(struct tuner *t, int32_t rows)
+{
+    struct dgl_session *s = t->s;
+    struct pass_state *crowd = t->crowd->state;
+    const struct recipe body = recipe_of(plan_batch_shape(session_plan(s), rows));
+    const struct dgl_step step = {.pos = (uint32_t)t->depth,
+                                  .tokens = 1,
+                                  .context = (uint32_t)crowd->context,
+                                  .flags = DGL_STEP_IGNORE_EOS};
+    struct exec_run *run = NULL;
+    enum dgl_status status;
+    TRY(session_reserve(s, t->depth + 1));
+    TRY(pass_state_follow(crowd));
+    const struct gl_range from = s->state.memory.state[BUF_PAGES];
+    const struct gl_range to = crowd->memory.state[BUF_PAGES];
+    TRY(gl_buffer_copy(session_dev(s)->gl, from.buffer, from.offset, to.buffer, to.offset,
+                       sizeof(struct dgl_kv_table)));
+    for (int32_t i = 0; i < rows; i++)
+        TRY(pass_state_write(crowd, BUF_IDS, i, (uint64_t)t->depth * 4,
+                             &t->ids[(size_t)i % t->num_ids], 4));
+    TRY(write_crowd(t, &step, rows));
+    TRY(pass_state_compile(crowd, body.shapes));
+    TRY(runner_run(&crowd->runner, body, &run));
+    TRY(exec_run_set_tokens(run, rows));
+    TRY(runner_queue(&crowd->runner, run, 1, DGL_PHASE_DECODE));
+done:
+    return status;
+}
+
+/* ---- measurement ----------------------------------------------------------------------------- */
 
 /* Makes c->run[u]: a dispatch run of a plan whose only body is the operations of `pass`, with the
  * candidate's kernel. Its memory is that of the session, of t->crowd, or of the copied weights. */
 static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, struct candidate *c,
                             uint32_t u)
 {
-    const bool crowd = pass_is_crowd(pass);
-    const struct memory *memory = c->layout ? &t->copied.memory
-                                  : crowd   ? &t->crowd->memory
-                                            : &t->s->state.memory;
-    assert(!c->layout || !crowd);
+    const struct memory *memory = c->layout     ? &t->copied.memory
+                                  : pass->crowd ? &t->crowd->state->memory
+                                                : &t->s->state.memory;
+    assert(!c->layout || !pass->crowd);
     const struct plan *whole = session_plan(t->s);
     struct plan *plan = &c->plan[u];
     struct body *body = &c->body[u];
@@ -88,44 +168,52 @@ static enum dgl_status write_sampling(struct tuner *t, const struct target_pass 
     for (int i = 0; i < BIASES; i++)
         bias[i] = (struct dgl_logit_bias){.id = t->ids[i], .bias = 1e-4f};
     sampling_to_step(&sampling, &step);
-    if (pass_is_crowd(pass))
-        return tuner_crowd_write(t, &step, pass->tokens);
+    if (pass->crowd)
+        return write_crowd(t, &step, pass->tokens);
     enum dgl_status status = session_write_adjust(t->s, &sampling);
     return status == DGL_OK ? pass_state_write_step(&t->s->state, &step, 0) : status;
 }
 
-enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
+/* Updates a duration estimate. It drops by at most half per update. */
+static void note(uint64_t *cost, uint64_t ns)
+{
+    *cost = ns > *cost / 2 ? ns : *cost / 2;
+}
+
+/* Fills buffers and step table as they are before these operations in a real pass. */
+static enum dgl_status prepare(struct tuner *t, const struct target_pass *pass)
 {
     struct dgl_session *s = t->s;
-    const int32_t need = pass_is_prefill(pass) ? pass->tokens : t->depth;
     const uint64_t start = dgl_now_ns();
     enum dgl_status status;
     memcpy(s->seq.ids, t->ids, t->num_ids * sizeof(*s->seq.ids));
-    if (pass_is_crowd(pass)) {
-        TRY(tuner_crowd_prepare(t, pass));
-    } else if (pass_is_prefill(pass)) {
+    sequence_trim(&s->seq, pass->prefill ? 0 : t->depth);
+    if (pass->prefill) {
         const bool scores = pass->shape.part == PART_OUTPUTS;
-        sequence_trim(&s->seq, 0);
-        struct shape_set shapes = shapes_of(plan_pass_shape(session_plan(s), need));
+        struct shape_set shapes = shapes_of(plan_pass_shape(session_plan(s), pass->tokens));
         if (scores)
             shapes = shapes_add(shapes_add(shapes, PASS_HIDDEN), PASS_SCORE);
         TRY(pass_state_compile(&s->state, shapes));
-        TRY(session_pass(s, need, scores ? ROW_SCORE : 0));
+        TRY(session_pass(s, pass->tokens, scores ? ROW_SCORE : 0));
     } else {
-        sequence_trim(&s->seq, t->depth);
         if (s->seq.len < t->depth)
             TRY(session_eval(s, t->depth));
-        TRY(pass_state_compile(&s->state, shapes_add(shapes_of(PASS_DECODE), PASS_HEAD)));
-        TRY(session_pass(s, 1, ROW_LOGITS));
+        if (pass->crowd) {
+            TRY(run_crowd(t, pass->tokens));
+        } else {
+            TRY(pass_state_compile(&s->state, shapes_add(shapes_of(PASS_DECODE), PASS_HEAD)));
+            TRY(session_pass(s, 1, ROW_LOGITS));
+        }
     }
     TRY(gl_finish(session_dev(s)->gl));
 done:
-    tuner_note(&t->prepare_ns, dgl_now_ns() - start);
+    note(&t->prepare_ns, dgl_now_ns() - start);
     return status;
 }
 
-enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
-                           const struct candidate *c, uint32_t u, uint32_t lists, double *us)
+/* Makes one measurement. *us is the time of one operation in microseconds. */
+static enum dgl_status measure(struct tuner *t, const struct target_pass *pass,
+                               const struct candidate *c, uint32_t u, uint32_t lists, double *us)
 {
     struct gl_device *gl = session_dev(t->s)->gl;
     const struct gl_dispatch *list = exec_dispatch_list(c->run[u]);
@@ -149,8 +237,9 @@ done:
     return status;
 }
 
-enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
-                           const struct candidate *c, uint32_t u)
+/* Runs the operations until an idle GPU has raised its clocks. */
+static enum dgl_status warm(struct tuner *t, const struct target_pass *pass,
+                            const struct candidate *c, uint32_t u)
 {
     const uint64_t start = dgl_now_ns(), idle = start - t->busy_ns;
     const uint64_t end = start + (idle < WARM_NS ? idle : WARM_NS);
@@ -159,21 +248,23 @@ enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
     if (session_dev(t->s)->info.software)
         return DGL_OK;
     do
-        status = tuner_span(t, pass, c, u, pass->lists ? pass->lists : 1, &us);
+        status = measure(t, pass, c, u, pass->lists ? pass->lists : 1, &us);
     while (status == DGL_OK && dgl_now_ns() < end);
     return status;
 }
 
-enum dgl_status tuner_size_span(struct tuner *t, struct target_pass *pass, struct candidate *c,
-                                uint32_t u)
+/* Chooses the number of repetitions per measurement, and measures fewer of the operations if one is
+ * slow. */
+static enum dgl_status size_span(struct tuner *t, struct target_pass *pass, struct candidate *c,
+                                 uint32_t u)
 {
-    const uint64_t most = pass_is_sampling(pass) ? TUNER_SAMPLE_LISTS : SPAN_LISTS;
+    const uint64_t most = pass->shape.part == PART_SAMPLE ? TUNER_SAMPLE_LISTS : SPAN_LISTS;
     double us = 0;
     pass->lists = 1;
     enum dgl_status status;
-    TRY(tuner_warm(t, pass, c, u));
+    TRY(warm(t, pass, c, u));
     for (int i = 0; i < 2; i++) {
-        TRY(tuner_span(t, pass, c, u, 1, &us));
+        TRY(measure(t, pass, c, u, 1, &us));
         pass->probe_us = i == 0 || us < pass->probe_us ? us : pass->probe_us;
     }
     const double list_ns = us * 1e3 * (double)pass->count + 1;
@@ -249,8 +340,9 @@ enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size
     return status;
 }
 
-enum dgl_status tuner_time(struct tuner *t, const struct target *target, size_t first, size_t end,
-                           size_t *best)
+/* Times candidates [first, end); *best becomes the fastest. */
+static enum dgl_status time_candidates(struct tuner *t, const struct target *target, size_t first,
+                                       size_t end, size_t *best)
 {
     const struct target_pass *pass = &target->pass[0];
     enum dgl_status status = DGL_OK;
@@ -259,12 +351,12 @@ enum dgl_status tuner_time(struct tuner *t, const struct target *target, size_t 
         double us = 0, best_us = t->candidates[*best]->report->us;
         if (c->report->reason[0])
             continue;
-        TRY(tuner_warm(t, pass, t->candidates[*best], 0));
-        TRY(tuner_span(t, pass, c, 0, 1, &us)); /* also the first run of the program */
+        TRY(warm(t, pass, t->candidates[*best], 0));
+        TRY(measure(t, pass, c, 0, 1, &us)); /* also the first run of the program */
         c->report->us = us;
         bool hopeless = us > HOPELESS * HOPELESS * pass->probe_us;
         for (int k = 0; k < TIMED_SPANS && !hopeless; k++) {
-            TRY(tuner_span(t, pass, c, 0, pass->lists, &us));
+            TRY(measure(t, pass, c, 0, pass->lists, &us));
             c->report->us = k > 0 && c->report->us < us ? c->report->us : us;
             hopeless = best_us > 0 && c->report->us > HOPELESS * best_us;
         }
@@ -275,14 +367,164 @@ done:
     return status;
 }
 
-uint64_t tuner_pair_ns(const struct tuner *t, const struct target *target)
+enum dgl_status tuner_begin(struct tuner *t, struct target *target)
+{
+    const uint64_t begun = dgl_now_ns();
+    size_t best = 0;
+    kernel_table_init(&t->table, &session_dev(t->s)->plan, t->set);
+    programs_init(&t->programs, session_dev(t->s), &t->table);
+    enum dgl_status status;
+    t->late = false;
+    TRY(tuner_share(t, target));
+    TRY(tuner_add_default(t, target));
+    if (t->num == 0) /* hints for its tunables do not fit together */
+        goto done;
+    for (uint32_t u = 0; u < target->num_passes; u++) {
+        struct target_pass *pass = &target->pass[u];
+        int32_t rows = pass->tokens;
+        if (pass_shape_is(pass->shape, PASS_SCORE))
+            TRY(session_begin_scoring(t->s, &rows));
+        pass->tokens = rows < pass->tokens ? rows : pass->tokens;
+    }
+    const uint64_t start = dgl_now_ns();
+    TRY(tuner_compile(t, target, 0, 1));
+    /* The programs were probably cached, so only a longer time is informative. */
+    const uint64_t ns = dgl_now_ns() - start;
+    t->candidate_ns = ns > t->candidate_ns ? ns : t->candidate_ns;
+    for (uint32_t u = target->num_passes; u-- > 0;) {
+        TRY(prepare(t, &target->pass[u]));
+        if (!t->reports[0].reason[0])
+            TRY(size_span(t, &target->pass[u], t->candidates[0], u));
+    }
+    TRY(time_candidates(t, target, 0, t->num, &best));
+    target->default_us = t->reports[0].us;
+done:
+    note(&t->begin_ns, dgl_now_ns() - begun);
+    return status;
+}
+
+/* Estimated duration of one attempt of paired rounds. */
+static uint64_t pair_ns(const struct tuner *t, const struct target *target)
 {
     double ns = 0;
     for (uint32_t u = 0; u < target->num_passes; u++) {
         const struct target_pass *pass = &target->pass[u];
         ns += (double)(t->prepare_ns + (session_dev(t->s)->info.software ? 0 : WARM_NS)) +
-              pass->probe_us * 1e3 * (double)(pass->count * pass->lists) * 2 *
-                  (TUNER_PAIRED_ROUNDS + 1);
+              pass->probe_us * 1e3 * (double)(pass->count * pass->lists) * 2 * (PAIRED_ROUNDS + 1);
     }
     return (uint64_t)ns;
+}
+
+/* ---- search ---------------------------------------------------------------------------------- */
+
+/* Adds a candidate that combines all single steps away from candidate `of`, among those from
+ * `first` on, that were faster. */
+static enum dgl_status add_jump(struct tuner *t, const struct target *target, size_t of,
+                                size_t first)
+{
+    const struct candidate *c = t->candidates[of];
+    const struct kernel_choice *base = &c->use->choice;
+    char tunes[sizeof(c->report->tunes)], next[sizeof(c->report->tunes)];
+    snprintf(tunes, sizeof(tunes), "%s", c->report->tunes);
+    for (uint32_t i = 0; i < base->num_tunes; i++) {
+        const struct candidate *step = NULL;
+        for (size_t k = first; k < t->num; k++) {
+            const struct candidate *n = t->candidates[k];
+            char wanted[sizeof(tunes)];
+            const int64_t value = n->use->choice.vars[base->num_consts + i].value;
+            if (n->use->choice.kernel == base->kernel && !n->report->reason[0] &&
+                n->report->us > 0 && n->report->us < GAIN * c->report->us &&
+                tune_with(c->report->tunes, base->kernel->tunes[i].name, value, wanted,
+                          sizeof(wanted)) &&
+                strcmp(n->report->tunes, wanted) == 0 &&
+                (!step || n->report->us < step->report->us))
+                step = n;
+        }
+        if (step &&
+            tune_with(tunes, base->kernel->tunes[i].name,
+                      step->use->choice.vars[base->num_consts + i].value, next, sizeof(next)))
+            memcpy(tunes, next, sizeof(tunes));
+    }
+    return tuner_add(t, target, base->kernel->name, tunes);
+}
+
+/* Compiles and times candidates from `first` on in batches, and drops those that would end too
+ * late. A batch fills half of the remaining time, because the next may take longer. */
+static enum dgl_status try_from(struct tuner *t, const struct target *target, size_t first,
+                                size_t *best)
+{
+    enum dgl_status status = DGL_OK;
+    while (first < t->num) {
+        const uint64_t start = dgl_now_ns(), reserved = pair_ns(t, target);
+        const uint64_t left = start + reserved < t->end_ns ? t->end_ns - start - reserved : 0;
+        const uint64_t fit = left / (t->candidate_ns + 1);
+        size_t batch = fit / 2 < 1 ? 1 : fit / 2 < BATCH ? (size_t)fit / 2 : BATCH;
+        batch = batch < t->num - first ? batch : t->num - first;
+        if (fit == 0) {
+            t->late = true;
+            tuner_drop(t, first);
+            break;
+        }
+        TRY(tuner_compile(t, target, first, first + batch));
+        TRY(time_candidates(t, target, first, first + batch, best));
+        note(&t->candidate_ns, (dgl_now_ns() - start) / batch);
+        first += batch;
+    }
+done:
+    return status;
+}
+
+enum dgl_status tuner_search(struct tuner *t, const struct target *target, size_t *best)
+{
+    enum dgl_status status = DGL_OK;
+    for (int round = 0; round < SEARCH_ROUNDS; round++) {
+        const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be timed already */
+        const double from_us = t->candidates[from]->report->us;
+        TRY(tuner_add_neighbours(t, target, from));
+        if (round == 0)
+            TRY(tuner_add_variants(t, target));
+        TRY(try_from(t, target, first, best));
+        const size_t jump = t->num;
+        if (!t->late)
+            TRY(add_jump(t, target, from, first));
+        TRY(try_from(t, target, jump, best));
+        if (t->late || t->candidates[*best]->report->us >= GAIN * from_us)
+            break;
+    }
+done:
+    return status;
+}
+
+enum dgl_status tuner_pair(struct tuner *t, const struct target *target, size_t winner,
+                           struct dgl_tune_op *out, bool *beats)
+{
+    enum dgl_status status = DGL_OK;
+    *beats = false;
+    for (int tries = 0; tries < PAIRED_TRIES && !*beats; tries++) {
+        if (tries > 0 && dgl_now_ns() + pair_ns(t, target) > t->end_ns)
+            break;
+        *beats = true;
+        for (uint32_t u = 0; u < target->num_passes && *beats; u++) {
+            const struct target_pass *pass = &target->pass[u];
+            double us[2][PAIRED_ROUNDS], ratio[PAIRED_ROUNDS];
+            TRY(prepare(t, pass));
+            TRY(warm(t, pass, t->candidates[0], u));
+            for (int i = -1; i < PAIRED_ROUNDS; i++)
+                for (int k = 0; k < 2; k++)
+                    TRY(measure(t, pass, t->candidates[k ? winner : 0], u, pass->lists,
+                                &us[k][i < 0 ? 0 : i]));
+            for (int i = 0; i < PAIRED_ROUNDS; i++)
+                ratio[i] = us[1][i] / us[0][i];
+            const double median = dgl_median(ratio, PAIRED_ROUNDS); /* sorts them */
+            const double spread = ratio[PAIRED_ROUNDS - 1] - ratio[0];
+            *beats = u == 0 ? median < 1 - spread : median <= 1 + spread;
+            if (u > 0)
+                continue;
+            out->default_us = dgl_median(us[0], PAIRED_ROUNDS);
+            out->best_us = dgl_median(us[1], PAIRED_ROUNDS);
+            out->spread = spread;
+        }
+    }
+done:
+    return status;
 }

@@ -4,16 +4,18 @@
 
 #include "core/oracle/kernel_check.h"
 #include "core/measure/tune.h"
+#include "core/seq/decoder.h"
 
 #define TUNER_MAX_CANDIDATES 128 /* of a target */
 #define TUNER_SAMPLE_LISTS   16  /* repetitions of sampling per measurement, a position each */
-#define TUNER_PAIRED_ROUNDS  5
 
 /* Operations of one body with the same request. */
 struct target_pass {
     struct pass_shape shape;
     uint32_t rank;  /* order of tuning */
     int32_t tokens; /* of a pass */
+    bool prefill;   /* operations on all rows of a pass */
+    bool crowd;     /* operations on one row of each of several sequences */
     struct op *ops;
     size_t count, cap;
     uint32_t lists;  /* repetitions of the list per measurement */
@@ -62,7 +64,8 @@ struct tuner_copy {
 
 struct tuner {
     struct dgl_session *s;
-    struct pass_state *crowd; /* for passes over several sequences, or NULL */
+    struct decoder *crowd; /* for passes over several sequences, or NULL */
+    int32_t crowd_rows;    /* of the largest such pass of the targets */
     const struct dgl_tune_params *p;
     struct dgl_tune_result *r;
     const struct dgl_log *log;
@@ -91,33 +94,12 @@ struct tuner {
     size_t num;
 };
 
-/* Returns true for operations on all rows of a pass. */
-static inline bool pass_is_prefill(const struct target_pass *pass)
-{
-    return pass_shape_is_prefill(pass->shape) ||
-           (pass->shape.part == PART_OUTPUTS && pass->shape.outputs != OUTPUT_LAST);
-}
-
-/* Returns true for operations that sample a token. */
-static inline bool pass_is_sampling(const struct target_pass *pass)
-{
-    return pass->shape.part == PART_SAMPLE;
-}
-
-/* Returns true for operations on one row of each of several sequences. */
-static inline bool pass_is_crowd(const struct target_pass *pass)
-{
-    return pass->shape.per_sequence || (pass_is_sampling(pass) && pass->tokens > 1);
-}
-
-/* Returns true if the candidate runs and was timed. */
-static inline bool candidate_is_fit(const struct candidate *c)
-{
-    return !c->report->reason[0] && c->report->us > 0;
-}
-
 /* tune_candidates.c */
 
+/* Chooses the kernel that the model would use without results of the tuner. */
+enum dgl_status tuner_choose_default(const struct tuner *t, const struct target *target,
+                                     struct kernel_choice *out);
+enum dgl_status tuner_add_default(struct tuner *t, const struct target *target);
 /* Adds a candidate, unless it cannot run here or was added before. */
 enum dgl_status tuner_add(struct tuner *t, const struct target *target, const char *kernel,
                           const char *tunes);
@@ -131,13 +113,6 @@ bool tune_with(const char *tunes, const char *name, int64_t value, char *out, si
 void tuner_drop(struct tuner *t, size_t first);
 /* Frees the candidates, programs and copied weights of the present target. */
 void tuner_target_end(struct tuner *t);
-
-/* tune_layout.c */
-
-/* Makes the operation's request for weights in the layout that a kernel reads. *layout is that
- * layout if the weights have another one now. Returns false if the weights cannot have it. */
-bool tuner_request(const struct tuner *t, const struct op *op, const struct kernel *kernel,
-                   struct kernel_request *out, const struct weight_layout **layout);
 /* Adds the pass for target.shares if the set has kernels for another layout. */
 enum dgl_status tuner_share(struct tuner *t, struct target *target);
 /* Packs a copy of the target's weights in that layout from the model's files. Slow. */
@@ -145,51 +120,18 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
                                  const struct weight_layout *layout);
 void tuner_copy_end(struct tuner *t);
 
-/* tune_batch.c */
+/* tune_measure.c */
 
 /* Returns the largest number of sequences per pass for which memory is left, or 1 if there is no
  * room for several. */
 int32_t tuner_crowd_most(const struct tuner *t);
-/* Creates t->crowd for the largest pass of the targets. The session's scratch may move. */
-enum dgl_status tuner_crowd_begin(struct tuner *t);
-void tuner_crowd_end(struct tuner *t);
-/* Writes the state of a pass over `rows` sequences, which all have the state `step` with different
- * seeds. */
-enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, int32_t rows);
-/* Like tuner_prepare(), for a pass over several sequences. */
-enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *pass);
-
-/* tune_measure.c */
-
-/* Updates a duration estimate. It drops by at most half per update. */
-static inline void tuner_note(uint64_t *cost, uint64_t ns)
-{
-    *cost = ns > *cost / 2 ? ns : *cost / 2;
-}
+/* Begins a target: adds the default, compiles and times it. There is no candidate afterwards if
+ * the default cannot run. */
+enum dgl_status tuner_begin(struct tuner *t, struct target *target);
 /* Compiles candidates [first, end) in one batch and runs their known-answer tests. Failed
  * candidates get a reason. */
 enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size_t first,
                               size_t end);
-/* Fills buffers and step table as they are before these operations in a real pass. */
-enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass);
-/* Runs the operations until an idle GPU has raised its clocks. */
-enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
-                           const struct candidate *c, uint32_t u);
-/* Chooses the number of repetitions per measurement, and measures fewer of the operations if one is
- * slow. */
-enum dgl_status tuner_size_span(struct tuner *t, struct target_pass *pass, struct candidate *c,
-                                uint32_t u);
-/* Makes one measurement. *us is the time of one operation in microseconds. */
-enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
-                           const struct candidate *c, uint32_t u, uint32_t lists, double *us);
-/* Times candidates [first, end); *best becomes the fastest. */
-enum dgl_status tuner_time(struct tuner *t, const struct target *target, size_t first, size_t end,
-                           size_t *best);
-/* Estimated duration of one attempt of paired rounds. */
-uint64_t tuner_pair_ns(const struct tuner *t, const struct target *target);
-
-/* tune_search.c */
-
 /* Searches from the candidate *best, which is timed, to the fastest candidate. */
 enum dgl_status tuner_search(struct tuner *t, const struct target *target, size_t *best);
 /* Measures default and winner alternately. *beats is set if the winner is faster in the first pass

@@ -105,11 +105,8 @@ static enum dgl_status list_targets_of(struct tuner *t, struct pass_shape shape,
             bytes += pass->ops[k].bytes;
         if (pass && bytes >= STREAM_BYTES)
             continue;
-        if (!pass ||
-            !dgl_grow((void **)&pass->ops, &pass->cap, pass->count + 1, sizeof(*pass->ops)))
-            status = dgl_fail_memory(t->log, "operations", list.count * sizeof(struct op));
-        else
-            pass->ops[pass->count++] = list.ops[i];
+        status = pass ? tuner_add_op(t, pass, &list.ops[i])
+                      : dgl_fail_memory(t->log, "operations", list.count * sizeof(struct op));
     }
     oplist_finish(&list);
     return status;

@@ -54,12 +54,11 @@ struct candidate {
 /* A copy of a target's weights in another layout. */
 struct tuner_copy {
     const struct weight_layout *layout; /* layout of the copy, or NULL */
-    /* copy of the model's list, in which `matrices` replace the target's weights */
+    /* copy of the model's list, in which bands of the target's weights have that layout */
     struct model_weights weights;
-    struct weight *matrices; /* [num], the target's weights with bands in the new layout */
-    size_t num;
-    struct weight_buffers buffers; /* the model's buffers, then one for each new band */
+    struct weight_buffers buffers; /* the model's buffers, then one for each of these bands */
     struct memory memory;          /* the session's memory, with these weights */
+    struct dgl_arena arena;        /* has the lists */
 };
 
 struct tuner {
@@ -100,6 +99,8 @@ struct tuner {
 enum dgl_status tuner_choose_default(const struct tuner *t, const struct target *target,
                                      struct kernel_choice *out);
 enum dgl_status tuner_add_default(struct tuner *t, const struct target *target);
+/* Adds a copy of an operation to a pass. */
+enum dgl_status tuner_add_op(const struct tuner *t, struct target_pass *pass, const struct op *op);
 /* Adds a candidate, unless it cannot run here or was added before. */
 enum dgl_status tuner_add(struct tuner *t, const struct target *target, const char *kernel,
                           const char *tunes);

@@ -74,11 +74,10 @@ struct smoke {
     struct oracle *exact;  /* never sees the device */
     int32_t *ids;          /* [count] */
     size_t count, prefill;
-    struct pass_shape body; /* of the first pass */
-    float *stream;          /* as stream_trace */
-    float *logits;          /* [count, vocab], the device's */
-    double *want;           /* [count, vocab], an oracle's */
-    double *before;         /* [count, hidden] */
+    struct stream_trace stream;
+    float *logits;  /* [count, vocab], the device's */
+    double *want;   /* [count, vocab], an oracle's */
+    double *before; /* [count, hidden] */
     struct stored stored;
 };
 
@@ -131,34 +130,15 @@ static enum dgl_status choose_ids(struct smoke *t)
 static enum dgl_status trace(struct smoke *t)
 {
     struct dgl_session *s = t->s;
-    struct dgl_device *dev = session_dev(s);
-    const struct stream_trace stream = {t->stream, t->count};
-    size_t vocab = (size_t)t->desc->vocab;
-    int32_t most = 0;
-    sequence_trim(&s->seq, 0);
-    memcpy(s->seq.ids, t->ids, t->count * sizeof(*t->ids));
+    const size_t vocab = (size_t)t->desc->vocab;
     enum dgl_status status;
-    TRY(session_expect(s, (int32_t)t->count));
-    TRY(session_begin_scoring(s, &most));
-    const struct shape_set rest = {{PASS_DECODE, PASS_HEAD, PASS_HIDDEN, PASS_SCORE}, 4};
-    TRY(pass_state_compile(&s->state,
-                           shapes_join(session_body_shapes(s, (int32_t)t->prefill, most), rest)));
-    const struct plan *plan = session_plan(s); /* which compiling may have replaced */
-    t->body = plan_pass_shape(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
-    while ((size_t)s->seq.len < t->count) {
-        size_t pos = (size_t)s->seq.len;
-        bool decode = pos >= t->prefill;
-        int32_t rows = decode ? 1 : plan_pass_tokens(plan, (int32_t)(t->prefill - pos), most);
-        struct gl_range from = {0};
-        if (session_is_cancelled(s))
-            return DGL_ERR_CANCELLED;
-        TRY(session_trace_pass(s, rows, decode ? ROW_LOGITS : ROW_SCORE, &stream));
-        from = decode ? s->state.memory.state[BUF_LOGITS]
-                      : s->model->shard->workspace.range[BUF_ALL_LOGITS];
-        TRY(gl_buffer_read(dev->gl, from.buffer, from.offset, t->logits + pos * vocab,
-                           (uint64_t)rows * vocab * sizeof(float)));
-    }
+    TRY(session_load_ids(s, t->ids, t->count, "the fixed text"));
+    s->trace = &t->stream;
+    TRY(session_eval_range(s, 0, (int32_t)t->prefill, t->logits, NULL));
+    for (int32_t pos = s->seq.len; (size_t)pos < t->count; pos++)
+        TRY(session_eval_range(s, pos, pos + 1, t->logits + (size_t)pos * vocab, NULL));
 done:
+    s->trace = NULL;
     return status;
 }
 
@@ -216,7 +196,7 @@ static void judge(struct smoke *t, const struct deviation *d, const char *where,
 static void judge_point(struct smoke *t, size_t point)
 {
     size_t hidden = (size_t)t->desc->hidden;
-    const float *got = t->stream + point * t->count * hidden;
+    const float *got = t->stream.values + point * t->count * hidden;
     const double *want = oracle_stream(t->oracle);
     struct deviation phase[2] = {0};
     char where[64];
@@ -236,7 +216,7 @@ static void judge_point(struct smoke *t, size_t point)
     else
         snprintf(where, sizeof(where), "%s of layer %zu",
                  point % 2 ? "attention" : "the feed-forward part", (point - 1) / 2);
-    judge(t, &phase[0], where, t->body, point);
+    judge(t, &phase[0], where, t->stream.first, point);
     judge(t, &phase[1], where, PASS_DECODE, point);
 }
 
@@ -246,7 +226,7 @@ static void take_point(struct smoke *t, size_t point)
     size_t values = t->count * (size_t)t->desc->hidden;
     double *stream = oracle_stream(t->oracle);
     for (size_t i = 0; i < values; i++)
-        stream[i] = t->before[i] = t->stream[point * values + i];
+        stream[i] = t->before[i] = t->stream.values[point * values + i];
 }
 
 /* Compares each block and the head with t->oracle. The oracle gets the device's stream as the input
@@ -437,11 +417,12 @@ enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_para
     enum dgl_status status;
     TRY(choose_ids(&t));
     TRY(read_stored(&t));
-    t.stream = dgl_calloc(session_trace_points(s) * t.count, hidden * sizeof(float));
+    t.stream.rows = t.count;
+    t.stream.values = dgl_calloc(session_trace_points(s) * t.count, hidden * sizeof(float));
     t.logits = dgl_calloc(t.count, vocab * sizeof(float));
     t.want = dgl_calloc(t.count, vocab * sizeof(double));
     t.before = dgl_calloc(t.count, hidden * sizeof(double));
-    if (!t.stream || !t.logits || !t.want || !t.before)
+    if (!t.stream.values || !t.logits || !t.want || !t.before)
         TRY(dgl_fail_memory(log, "smoke test", t.count * vocab * sizeof(double)));
     const struct oracle_params host = {
         .desc = t.desc, .tensors = m->file->tensors, .count = t.count};
@@ -458,7 +439,7 @@ done:
     oracle_destroy(&t.oracle);
     oracle_destroy(&t.exact);
     free(t.ids);
-    free(t.stream);
+    free(t.stream.values);
     free(t.logits);
     free(t.want);
     free(t.before);

@@ -71,36 +71,17 @@ static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t
     return DGL_OK;
 }
 
-enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
-{
-    const struct plan *plan = session_plan(s);
-    const bool timed = s->auto_ubatch && !s->state.runner.profile &&
-                       pace_tokens(&s->model->shard->pace, plan, s->state.ubatch, s->seq.len,
-                                   false) < s->state.ubatch;
-    struct exec_run *body;
-    enum dgl_status status;
-    TRY(pass_begin(s, tokens, flags));
-    TRY(pass_state_body(&s->state, &body));
-    if (timed)
-        TRY(gl_finish(session_dev(s)->gl));
-    const uint64_t start_ns = timed ? dgl_now_ns() : 0;
-    TRY(runner_submit(&s->state.runner, body, DGL_PHASE_PREFILL, s->seq.len + tokens));
-    if (timed)
-        TRY(time_pass(s, tokens, start_ns));
-    TRY(pass_end(s, tokens, flags));
-done:
-    return status;
-}
-
-enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
-                                   const struct stream_trace *trace)
+/* Runs the next pass block by block, and reads the stream after each block. */
+static enum dgl_status trace_body(struct dgl_session *s, int32_t tokens)
 {
     const struct plan *plan = session_plan(s);
     const struct body *body = plan_body(plan, plan_pass_shape(plan, tokens));
     size_t count = body->ops.count, row = (size_t)plan->desc->hidden, point = 0;
+    struct stream_trace *trace = s->trace;
     struct exec_run *run = NULL;
-    enum dgl_status status;
-    TRY(pass_begin(s, tokens, flags));
+    enum dgl_status status = DGL_OK;
+    if (s->seq.len == 0)
+        trace->first = body->shape;
     for (size_t first = 0, end; first < count; first = end, point++) {
         struct recipe recipe = recipe_of(body->shape);
         enum plan_buffer stream;
@@ -118,9 +99,30 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
         exec_run_destroy(&run);
     }
     assert(point == session_trace_points(s));
-    TRY(pass_end(s, tokens, flags));
 done:
     exec_run_destroy(&run);
+    return status;
+}
+
+enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
+{
+    const struct plan *plan = session_plan(s);
+    const bool timed = s->auto_ubatch && !s->state.runner.profile && !s->trace &&
+                       pace_tokens(&s->model->shard->pace, plan, s->state.ubatch, s->seq.len,
+                                   false) < s->state.ubatch;
+    struct exec_run *body = NULL;
+    enum dgl_status status;
+    TRY(pass_begin(s, tokens, flags));
+    TRY(s->trace ? trace_body(s, tokens) : pass_state_body(&s->state, &body));
+    if (timed)
+        TRY(gl_finish(session_dev(s)->gl));
+    const uint64_t start_ns = timed ? dgl_now_ns() : 0;
+    if (!s->trace)
+        TRY(runner_submit(&s->state.runner, body, DGL_PHASE_PREFILL, s->seq.len + tokens));
+    if (timed)
+        TRY(time_pass(s, tokens, start_ns));
+    TRY(pass_end(s, tokens, flags));
+done:
     return status;
 }
 

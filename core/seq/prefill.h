@@ -38,18 +38,10 @@ enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct pro
  * then that of the last token. If cancelled between passes, returns DGL_ERR_CANCELLED without a
  * message, and keeps the tokens evaluated so far. The last pass is queued, but not flushed. */
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);
-/* Queues one pass over the next `tokens` of ids. `flags` (enum row_flag) selects the results. */
+/* Queues one pass over the next `tokens` of ids. `flags` (enum row_flag) selects the results. If
+ * s->trace is set, runs the pass block by block instead, and waits. */
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);
-/* The residual stream of positions 0 .. rows, as [point][rows][hidden]. Point 0 is the embedding.
- * Points 2i + 1 and 2i + 2 follow the attention and the feed-forward part of layer i. */
-struct stream_trace {
-    float *values;
-    size_t rows;
-};
 size_t session_trace_points(const struct dgl_session *s);
-/* Like session_pass(), but block by block. Reads the stream after each block. */
-enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
-                                   const struct stream_trace *trace);
 /* Stores ids[0 .. count) in ids and keeps the evaluated tokens up to the first difference.
  * *reused (may be NULL) is set to the number kept. `ids` may be ids if the session is empty. If
  * len < count afterwards, session_eval(count) must follow. */

@@ -10,9 +10,8 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
-/* Replaces the session's tokens by `ids`, of which none are evaluated yet. */
-static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
-                                const char *name)
+enum dgl_status session_load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
+                                 const char *name)
 {
     enum dgl_status status = session_check_ids(s, name, ids, count);
     if (status != DGL_OK)
@@ -30,11 +29,8 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
     return status;
 }
 
-/* Evaluates ids[len .. count) and reads the results from position `first` on: logits [count -
- * first, vocab] and hidden states [count - first, hidden]. Either may be NULL. Afterwards LOGITS is
- * that of the last token, except if all logits, or only hidden states, were read. */
-static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t count, float *logits,
-                                 float *hidden)
+enum dgl_status session_eval_range(struct dgl_session *s, int32_t first, int32_t count,
+                                   float *logits, float *hidden)
 {
     struct gl_device *gl = session_dev(s)->gl;
     const struct gl_range *scratch = s->model->shard->workspace.range;
@@ -94,7 +90,7 @@ enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_para
                       : DGL_OK;
     if (p->num_ids == 0) {
         sequence_trim(&s->seq, (int32_t)held - 1);
-        return eval_rows(s, (int32_t)held - 1, (int32_t)held, logits, hidden);
+        return session_eval_range(s, (int32_t)held - 1, (int32_t)held, logits, hidden);
     }
     if (p->num_ids > (size_t)s->seq.context - held)
         return dgl_fail(log, DGL_ERR_CONTEXT_FULL,
@@ -104,7 +100,8 @@ enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_para
     TRY(session_check_ids(s, "the ids", p->ids, p->num_ids));
     memcpy(s->seq.ids + held, p->ids, p->num_ids * sizeof(*p->ids));
     TRY(session_expect(s, (int32_t)count));
-    TRY(eval_rows(s, p->all ? (int32_t)held : (int32_t)count - 1, (int32_t)count, logits, hidden));
+    TRY(session_eval_range(s, p->all ? (int32_t)held : (int32_t)count - 1, (int32_t)count, logits,
+                           hidden));
 done:
     return status;
 }
@@ -115,13 +112,13 @@ enum dgl_status session_logits(struct dgl_session *s, const struct dgl_logits_pa
                                float **logits, size_t *rows)
 {
     size_t vocab = (size_t)s->model->info.vocab, count = p->num_ids, want = p->all ? count : 1;
-    enum dgl_status status = load_ids(s, p->ids, count, "the prompt");
+    enum dgl_status status = session_load_ids(s, p->ids, count, "the prompt");
     if (status != DGL_OK)
         return status;
     float *out = dgl_calloc(want, vocab * sizeof(float));
     if (!out)
         return dgl_fail_memory(s->model->log, "logits", want);
-    status = eval_rows(s, (int32_t)(count - want), (int32_t)count, out, NULL);
+    status = session_eval_range(s, (int32_t)(count - want), (int32_t)count, out, NULL);
     if (status != DGL_OK) {
         free(out);
         return status;
@@ -160,7 +157,7 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
     }
     status = session_prompt_ids(s, PROMPT_OF(p), &ids);
     if (status == DGL_OK)
-        status = load_ids(s, ids.ids, ids.count, "the prompt");
+        status = session_load_ids(s, ids.ids, ids.count, "the prompt");
     if (status != DGL_OK)
         goto done;
     int32_t count = (int32_t)ids.count;
@@ -175,11 +172,11 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
         goto done;
     }
     if (p->pooling != DGL_POOLING_MEAN)
-        status = eval_rows(s, count - (int32_t)want, count, NULL, out);
+        status = session_eval_range(s, count - (int32_t)want, count, NULL, out);
     while (p->pooling == DGL_POOLING_MEAN && s->seq.len < count && status == DGL_OK) {
         int32_t start = s->seq.len, left = count - start,
                 n = left < s->state.ubatch ? left : s->state.ubatch;
-        status = eval_rows(s, start, start + n, NULL, part);
+        status = session_eval_range(s, start, start + n, NULL, part);
         for (size_t i = 0; status == DGL_OK && i < (size_t)n * width; i++)
             sum[i % width] += part[i];
     }
@@ -238,7 +235,7 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
     /* The last token is not evaluated: its logits would predict a token that is not given. */
     while (s->seq.len < count - 1) {
         int32_t start = s->seq.len, left = count - 1 - start, rows = left < most ? left : most;
-        TRY(eval_rows(s, start, start + rows, logits, NULL));
+        TRY(session_eval_range(s, start, start + rows, logits, NULL));
         for (int32_t i = 0; i < rows; i++) {
             int32_t pos = start + i + 1, id = s->seq.ids[pos];
             double cost = logits_nll(logits + (size_t)i * (size_t)vocab, vocab, id);
@@ -343,7 +340,7 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
             size_t left = ids.count - begin;
             size_t len = p->windows && left > context ? context : left;
             size_t first = counted > begin ? counted - begin : 1;
-            status = load_ids(s, ids.ids + begin, len, name);
+            status = session_load_ids(s, ids.ids + begin, len, name);
             if (status == DGL_OK && begin > 0 && bos >= 0)
                 s->seq.ids[0] = bos;
             if (status == DGL_OK && len > 1)

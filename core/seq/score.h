@@ -19,4 +19,14 @@ enum dgl_status session_perplexity(struct dgl_session *s,
  * such a pass. */
 enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
 
+/* Replaces the session's tokens by `ids`, of which none are evaluated yet. `name` is as in
+ * session_check_ids(). */
+enum dgl_status session_load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
+                                 const char *name);
+/* Evaluates ids[len .. count) and reads the results from position `first` on: logits [count -
+ * first, vocab] and hidden states [count - first, hidden]. Either may be NULL. Afterwards LOGITS is
+ * that of the last token, except if all logits, or only hidden states, were read. */
+enum dgl_status session_eval_range(struct dgl_session *s, int32_t first, int32_t count,
+                                   float *logits, float *hidden);
+
 #endif

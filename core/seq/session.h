@@ -8,10 +8,19 @@
 #include "core/seq/pass_state.h"
 #include "core/seq/sequence.h"
 
+/* Gets the residual stream of positions 0 .. rows, as [point][rows][hidden]. Point 0 is the
+ * embedding. Points 2i + 1 and 2i + 2 follow the attention and the feed-forward part of layer i. */
+struct stream_trace {
+    float *values;
+    size_t rows;
+    struct pass_shape first; /* body of the first pass */
+};
+
 struct dgl_session {
     struct dgl_model *model;
     struct sequence seq;
     struct pass_state state;
+    struct stream_trace *trace; /* of each pass, or NULL */
     bool auto_ubatch; /* the caller set no pass size: passes are shorter on a slow device */
 };
 

@@ -20,9 +20,11 @@ static uint64_t budget_of(const struct pace *p)
     return PACE_BUDGET_NS >> (p->losses < 8 ? p->losses : 8);
 }
 
-/* Returns the bytes of weights that all `ops` read. *largest is the maximum of one operation. */
-static uint64_t ops_bytes(const struct oplist *ops, uint64_t *largest)
+/* Returns the bytes of weights that all operations of a body read. *largest is the maximum of one
+ * operation. */
+static uint64_t shape_bytes(const struct plan *plan, struct pass_shape shape, uint64_t *largest)
 {
+    const struct oplist *ops = &plan_body(plan, shape)->ops;
     uint64_t sum = 0;
     *largest = 0;
     for (size_t i = 0; i < ops->count; i++) {
@@ -30,11 +32,6 @@ static uint64_t ops_bytes(const struct oplist *ops, uint64_t *largest)
         *largest = ops->ops[i].bytes > *largest ? ops->ops[i].bytes : *largest;
     }
     return sum;
-}
-
-static uint64_t shape_bytes(const struct plan *plan, struct pass_shape shape, uint64_t *largest)
-{
-    return ops_bytes(&plan_body(plan, shape)->ops, largest);
 }
 
 /* Returns the nanoseconds per byte of weights for one token, or 0 if unknown. */
@@ -75,13 +72,6 @@ int32_t pace_steps(uint64_t step_ns, uint64_t limit_ns, int32_t most)
     if (step_ns == 0 || limit_ns / step_ns >= (uint64_t)most)
         return most;
     return step_ns < limit_ns ? (int32_t)(limit_ns / step_ns) : 1;
-}
-
-uint64_t pace_dispatch_ns(const struct pace *p, const struct plan *plan, const struct oplist *ops)
-{
-    uint64_t largest;
-    ops_bytes(ops, &largest);
-    return (uint64_t)((double)largest * byte_ns(p, plan));
 }
 
 uint64_t pace_token_ns(const struct pace *p, const struct plan *plan)

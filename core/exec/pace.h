@@ -48,11 +48,9 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
 /* Returns how many sequences may decode in one pass: 1 to `most`, and `most` unless the device is
  * slow. */
 int32_t pace_sequences(const struct pace *p, const struct plan *plan, int32_t most, int32_t held);
-/* Estimates the time of the longest dispatch among `ops` for one token. Uses the timed passes, or
- * before the first one, the rate that plan_device.c assumes for slow devices. Returns 0 for a fast
- * device that was not timed yet. */
-uint64_t pace_dispatch_ns(const struct pace *p, const struct plan *plan, const struct oplist *ops);
-/* Estimates the time of one token, layers and head, from the same numbers. Returns 0 if unknown. */
+/* Estimates the time of one token, layers and head. Uses the timed passes, or before the first one,
+ * the rate that plan_device.c assumes for slow devices. Returns 0 for a fast device that was not
+ * timed yet. */
 uint64_t pace_token_ns(const struct pace *p, const struct plan *plan);
 /* Notes that a pass of `tokens` took `ns`, and that the sequence has `held` tokens after it. */
 void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t held, uint64_t ns);

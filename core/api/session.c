@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "core/measure/bench.h"
+#include "core/measure/measure.h"
 #include "core/seq/generate.h"
 #include "core/seq/score.h"
 #include "core/seq/session_store.h"

@@ -1,5 +1,5 @@
 /* dgl_verify_smoke(). */
-#include "core/measure/smoke.h"
+#include "core/measure/measure.h"
 
 enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_smoke_params *params,
                                  struct dgl_smoke_result *out)

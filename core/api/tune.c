@@ -1,8 +1,9 @@
 /* Public functions of the tuner: check, enter, forward, leave. */
-#include "core/measure/tune.h"
+#include "core/measure/measure.h"
 
 #include <stdlib.h>
 
+#include "core/exec/tune_store.h"
 enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_params *params,
                          struct dgl_tune_result *out)
 {

@@ -2,7 +2,7 @@
  * bytes per second compared with a plain copy, memory, and GPU time per kernel. It times the loop
  * of dgl_generate(), or of dgl_batch_step() for several sequences, so that users see the same
  * performance. */
-#include "core/measure/bench.h"
+#include "core/measure/measure.h"
 
 #include <stdlib.h>
 #include <string.h>

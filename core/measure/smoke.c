@@ -4,7 +4,7 @@
  * zeros, a fixed text that is no likelier than noise, and an expectation that is stored with the
  * model.
  */
-#include "core/measure/smoke.h"
+#include "core/measure/measure.h"
 
 #include <math.h>
 #include <stdarg.h>

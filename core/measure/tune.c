@@ -3,7 +3,7 @@
  * layer after layer, so that they are read from memory as in use, and on activations of a real
  * pass. Operations with the same request are one target.
  */
-#include "core/measure/tune.h"
+#include "core/measure/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,21 +238,20 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
     return DGL_OK;
 }
 
-/* *reached is cleared if time ran out before a candidate was tried. */
-static enum dgl_status tune_target(struct tuner *t, struct target *target, bool *reached)
+static enum dgl_status tune_target(struct tuner *t, struct target *target)
 {
     struct dgl_tune_op op = {.default_us = 0};
     const struct tune_entry *known = tune_store_find(&t->store, target->key, target->texts);
     size_t best = 0;
     bool beats = false;
-    *reached = true;
     known = known && tune_entry_says_more(known) ? known : NULL; /* a winner but the default */
-    if (t->p->compare && !known)
+    target->reached = t->p->compare && !known;
+    if (target->reached)
         return DGL_OK;
     enum dgl_status status;
     TRY(tuner_begin(t, target));
     if (t->num > 0 && !t->reports[0].reason[0]) {
-        op.default_us = target->default_us;
+        op.default_us = t->reports[0].us;
         if (known) /* one of the candidates, or the only one */
             TRY(tuner_add(t, target, known->kernel, known->tunes));
         if (!t->p->compare) {
@@ -268,10 +267,10 @@ static enum dgl_status tune_target(struct tuner *t, struct target *target, bool 
         op.tuned_us = taken ? op.best_us : op.default_us;
         if (t->p->compare ? best > 0 : t->num > 1)
             TRY(report(t, target, taken ? best : 0, &op));
-        *reached = t->num > 1 || !t->late;
     } else if (t->num > 0 && !t->p->compare) {
         TRY(report(t, target, 0, &op)); /* a default that is wrong is no measure */
     }
+    target->reached = t->num != 1 || !t->late;
 done:
     tuner_target_end(t);
     return status;
@@ -282,20 +281,14 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
 {
     enum dgl_status status = DGL_OK;
     *count = 0;
-    for (size_t i = 0; i < t->count; i++) {
-        const struct target *target = &t->targets[i];
+    for (size_t i = 0; i < t->count && status == DGL_OK; i++) {
         kernel_table_init(&t->table, &session_dev(t->s)->plan, t->set);
-        TRY(tuner_add_default(t, target));
-        if (t->num > 0)
-            TRY(tuner_add_neighbours(t, target, 0));
-        if (t->num > 0)
-            TRY(tuner_add_variants(t, target));
+        status = tuner_add_default(t, &t->targets[i]);
+        if (status == DGL_OK && t->num > 0)
+            status = tuner_add_first(t, &t->targets[i]);
         *count += t->num;
         tuner_target_end(t);
     }
-    return DGL_OK;
-done:
-    tuner_target_end(t);
     return status;
 }
 
@@ -388,16 +381,12 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
                    t.count, t.count == 1 ? "" : "s", candidates, candidates == 1 ? "" : "s",
                    ns * 1e-9, bound);
     }
-    for (size_t i = 0; i < t.count && status == DGL_OK; i++) {
-        bool reached = false;
-        if (!tell(&t, i) || session_is_cancelled(s))
-            status = DGL_ERR_CANCELLED;
-        else if (dgl_now_ns() + t.begin_ns + t.candidate_ns < t.end_ns)
-            status = tune_target(&t, &t.targets[i], &reached);
-        t.targets[i].reached = status == DGL_OK && reached;
+    for (size_t i = 0; i < t.count; i++) {
+        TRY(tell(&t, i) && !session_is_cancelled(s) ? DGL_OK : DGL_ERR_CANCELLED);
+        if (dgl_now_ns() + t.begin_ns + t.candidate_ns < t.end_ns)
+            TRY(tune_target(&t, &t.targets[i]));
     }
-    if (status == DGL_OK)
-        tell(&t, t.count);
+    tell(&t, t.count);
 done:
     if (status == DGL_OK || status == DGL_ERR_CANCELLED) {
         const enum dgl_status listed = list_left(&t);

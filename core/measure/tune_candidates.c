@@ -214,7 +214,6 @@ void tuner_drop(struct tuner *t, size_t first)
         struct candidate *c = t->candidates[i];
         for (int u = 0; u < 2; u++) {
             exec_run_destroy(&c->run[u]);
-            exec_unref(&c->exec[u]);
             free(c->body[u].use);
         }
         free(c);
@@ -390,10 +389,10 @@ enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *targe
     return status;
 }
 
-enum dgl_status tuner_add_variants(struct tuner *t, const struct target *target)
+enum dgl_status tuner_add_first(struct tuner *t, const struct target *target)
 {
     const struct kernel *first = t->candidates[0]->use->choice.kernel;
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status = tuner_add_neighbours(t, target, 0);
     for (size_t i = 0; i < kernel_set_count(t->set) && status == DGL_OK; i++) {
         const struct kernel *kernel = kernel_set_at(t->set, i);
         if (kernel != first && strcmp(kernel->op, first->op) == 0 && kernel->f16 == first->f16)

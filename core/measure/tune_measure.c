@@ -13,6 +13,7 @@
 #include "core/base/mem.h"
 #include "core/base/stats.h"
 #include "core/measure/tuner.h"
+#include "core/seq/score.h"
 
 #define TIMED_SPANS  3          /* measurements of a candidate; the shortest one counts */
 #define HOPELESS     1.5        /* a candidate this much slower than the best is not timed again */
@@ -113,8 +114,8 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
     const struct plan *whole = session_plan(t->s);
     struct plan *plan = &c->plan[u];
     struct body *body = &c->body[u];
+    struct exec *exec = NULL;
     exec_run_destroy(&c->run[u]);
-    exec_unref(&c->exec[u]);
     free(body->use);
     *plan = (struct plan){.device = whole->device,
                           .desc = whole->desc,
@@ -133,11 +134,13 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
         return dgl_fail_memory(t->log, "a candidate", pass->count * sizeof(*body->use));
     for (size_t i = 0; i < pass->count; i++)
         body->use[i] = u > 0 && c->shared_use ? c->shared_use : c->use;
-    enum dgl_status status =
-        exec_dispatch_create(session_dev(t->s), plan, &t->programs, &c->exec[u]);
-    if (status == DGL_OK)
-        status = exec_run_create(c->exec[u], recipe_of(pass->shape), memory, &c->run[u]);
-    return status == DGL_OK ? exec_run_set_tokens(c->run[u], pass->tokens) : status;
+    enum dgl_status status;
+    TRY(exec_dispatch_create(session_dev(t->s), plan, &t->programs, &exec));
+    TRY(exec_run_create(exec, recipe_of(pass->shape), memory, &c->run[u]));
+    TRY(exec_run_set_tokens(c->run[u], pass->tokens));
+done:
+    exec_unref(&exec);
+    return status;
 }
 
 /* Writes the state of a step that samples or adjusts logits. The adjustments are small, because all
@@ -397,7 +400,6 @@ enum dgl_status tuner_begin(struct tuner *t, struct target *target)
             TRY(size_span(t, &target->pass[u], t->candidates[0], u));
     }
     TRY(time_candidates(t, target, 0, t->num, &best));
-    target->default_us = t->reports[0].us;
 done:
     note(&t->begin_ns, dgl_now_ns() - begun);
     return status;
@@ -480,9 +482,7 @@ enum dgl_status tuner_search(struct tuner *t, const struct target *target, size_
     for (int round = 0; round < SEARCH_ROUNDS; round++) {
         const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be timed already */
         const double from_us = t->candidates[from]->report->us;
-        TRY(tuner_add_neighbours(t, target, from));
-        if (round == 0)
-            TRY(tuner_add_variants(t, target));
+        TRY(round == 0 ? tuner_add_first(t, target) : tuner_add_neighbours(t, target, from));
         TRY(try_from(t, target, first, best));
         const size_t jump = t->num;
         if (!t->late)

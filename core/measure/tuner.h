@@ -3,7 +3,8 @@
 #define DGL_CORE_TUNER_H
 
 #include "core/oracle/kernel_check.h"
-#include "core/measure/tune.h"
+#include "core/exec/tune_store.h"
+#include "core/measure/measure.h"
 #include "core/seq/decoder.h"
 
 #define TUNER_MAX_CANDIDATES 128 /* of a target */
@@ -32,11 +33,10 @@ struct target {
     /* pass[1] is the prefill pass that reads the same weights with other kernels. Used if
      * candidates need another layout of the weights. */
     bool shares;
-    double default_us; /* time of one operation with the default, first measurement */
-    double share;      /* its part of the bytes that all operations of the body read */
-    size_t place;      /* index in the order in which the targets were listed */
-    int64_t time;      /* time of its stored result, or 0 */
-    bool reached;
+    double share; /* its part of the bytes that all operations of the body read */
+    size_t place; /* index in the order in which the targets were listed */
+    int64_t time; /* time of its stored result, or 0 */
+    bool reached; /* time did not run out before a candidate was tried */
 };
 
 /* A kernel with values of its tunables for the present target. */
@@ -47,7 +47,6 @@ struct candidate {
     const struct weight_layout *layout;
     struct plan plan[2]; /* plans that contain only the operations of a pass: `only` */
     struct body body[2], *only[2];
-    struct exec *exec[2];
     struct exec_run *run[2];
 };
 
@@ -106,8 +105,9 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const ch
                           const char *tunes);
 /* Adds all candidates that differ from a candidate in one tunable. */
 enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of);
-/* Adds all other kernels of the operation. */
-enum dgl_status tuner_add_variants(struct tuner *t, const struct target *target);
+/* Adds the candidates of the first round: neighbours of the default, and all other kernels of the
+ * operation. */
+enum dgl_status tuner_add_first(struct tuner *t, const struct target *target);
 /* Copies `tunes` with one tunable set to a value. Returns false if the text does not fit. */
 bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size);
 /* Forgets the candidates from `first` on. */

@@ -70,8 +70,6 @@ enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left)
             gl_device_set_stop(m->shard->dev->gl, NULL);
             device_leave(m->shard->dev, &saved);
         }
-        if (status == DGL_ERR_DEVICE_LOST)
-            batch_lose(batch);
     }
     if (left)
         *left = batch->info.running + batch->info.waiting;

@@ -260,8 +260,6 @@ static enum dgl_status step(struct bench *b)
 {
     enum dgl_status status = batch_step(b->batch);
     gl_device_set_stop(session_dev(b->s)->gl, &b->s->state.runner.cancel);
-    if (status == DGL_ERR_DEVICE_LOST)
-        batch_lose(b->batch);
     if (status == DGL_OK)
         status = b->failure;
     return status == DGL_OK && session_is_cancelled(b->s) ? DGL_ERR_CANCELLED : status;

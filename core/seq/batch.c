@@ -383,6 +383,16 @@ static bool has_time(const struct dgl_batch *b)
            pace_sequences(&m->shard->pace, &m->shard->engine->plan, rows, held) == rows;
 }
 
+/* Makes a lane evaluate all tokens that its request has so far. */
+static void begin_reading(struct batch_lane *lane, struct batch_request *r)
+{
+    lane->own = DECODER_OF(&r->g, lane->session);
+    lane->decoder = r->g.own = &lane->own;
+    lane->slot = 0;
+    r->state = REQUEST_READS;
+    r->begun = false;
+}
+
 /* Assigns free lanes to waiting requests, oldest first, while pages are free and the device is fast
  * enough. No request overtakes another. */
 static void admit(struct dgl_batch *b)
@@ -402,14 +412,11 @@ static void admit(struct dgl_batch *b)
             continue; /* later requests may have been cancelled */
         struct dgl_session *s = lane->session;
         r->g.s = s;
-        lane->own = DECODER_OF(&r->g, s);
-        lane->decoder = r->g.own = &lane->own;
-        lane->slot = 0;
+        begin_reading(lane, r);
         r->g.interval = session_readback_interval(s);
         r->g.max_tokens = r->how.max_tokens > 0 ? r->how.max_tokens : -1;
         r->g.in_company = true;
         r->start_ns = dgl_now_ns();
-        r->state = REQUEST_READS;
         pthread_mutex_lock(&b->lock);
         r->lane = lane;
         lane->request = r;
@@ -452,22 +459,13 @@ static enum dgl_status read_on(struct batch_request *r)
     enum dgl_status status = DGL_OK;
     if (!pass_state_is_current(&s->state))
         TRY(pass_state_follow(&s->state));
-    if (r->preempted) {
-        TRY(generation_restore(&r->g));
-        r->preempted = false;
-    }
     if (!r->begun) {
+        const bool first = r->g.start_ns == 0;
+        info->prompt_tokens += first ? r->result.num_prompt_ids : 0;
         TRY(generation_begin(&r->g));
         r->begun = true;
-        info->prompt_tokens += r->result.num_prompt_ids;
-        info->reused_tokens += r->result.num_reused;
+        info->reused_tokens += first ? r->result.num_reused : 0;
     }
-    if (r->resumes) {
-        r->resumes = false;
-        TRY(generation_resume(&r->g));
-    }
-    if (s->seq.len == count && !s->seq.logits_valid)
-        sequence_trim(&s->seq, count - 1);
     /* Reuse the pages that other requests have evaluated since the last pass. */
     if (s->seq.len < count)
         TRY(session_adopt(s, count, &adopted));
@@ -504,15 +502,8 @@ static enum dgl_status write_first(struct batch_request *r)
  * the oldest. */
 static enum dgl_status write_on(struct batch_request *r)
 {
-    enum dgl_status status = DGL_OK;
-    if (r->resumes) {
-        status = generation_resume(&r->g);
-        r->resumes = false;
-    }
-    if (status != DGL_OK || r->g.done ||
-        !batch_pages_make_room(r, r->lane->session->seq.len + r->g.own->steps + r->g.interval + 1))
-        return status;
-    return generation_advance(&r->g);
+    const int32_t end = r->lane->session->seq.len + r->g.own->steps + r->g.interval + 1;
+    return batch_pages_make_room(r, end) ? generation_advance(&r->g) : DGL_OK;
 }
 
 /* Returns the lane whose prompt is read in this step, or -1. */
@@ -535,7 +526,7 @@ static int32_t reader(struct dgl_batch *b)
 static bool is_member(const struct batch_lane *lane)
 {
     const struct batch_request *r = lane->request;
-    return r && r->state == REQUEST_WRITES && !r->resumes && lane->group &&
+    return r && r->state == REQUEST_WRITES && lane->group &&
            (lane->decoder == lane->group || decoder_admits(lane->group, &r->g));
 }
 
@@ -676,11 +667,17 @@ enum dgl_status batch_step(struct dgl_batch *b)
     assert(!b->stepping);
     b->stepping = true;
     if (b->rebuilds != b->model->rebuilds) { /* the device has no state of the requests */
+        prefill_drop(b);
         for (int32_t i = 0; i < b->num_groups; i++)
             decoder_drop(b->groups[i]);
-        for (int32_t i = 0; i < b->info.sequences; i++)
-            decoder_drop(&b->lanes[i].own);
-        batch_lose(b);
+        for (int32_t i = 0; i < b->info.sequences; i++) {
+            struct batch_lane *lane = &b->lanes[i];
+            if (!lane->request)
+                continue;
+            decoder_drop(&lane->own);
+            decoder_leave(lane->decoder, lane->slot);
+            begin_reading(lane, lane->request);
+        }
         b->rebuilds = b->model->rebuilds;
     }
     for (int32_t i = 0; i < b->info.sequences; i++) {
@@ -699,25 +696,4 @@ void batch_read_first(struct dgl_batch *b)
     b->reads_first = true;
     for (int32_t i = 0; i < b->num_groups; i++)
         b->groups[i]->least = b->groups[i]->slots;
-}
-
-void batch_lose(struct dgl_batch *b)
-{
-    prefill_drop(b);
-    for (int32_t i = 0; i < b->num_groups; i++)
-        decoder_clear(b->groups[i]);
-    for (int32_t i = 0; i < b->info.sequences; i++) {
-        struct batch_lane *lane = &b->lanes[i];
-        struct batch_request *r = lane->request;
-        if (!r)
-            continue;
-        lane->own = DECODER_OF(&r->g, lane->session); /* its fences were lost with the context */
-        lane->decoder = &lane->own;
-        lane->slot = 0;
-        if (r->begun && r->result.num_tokens == 0)
-            r->state = REQUEST_READS;
-        /* A request whose tokens were being evaluated again starts that over. */
-        r->preempted = r->begun && r->state == REQUEST_READS && r->result.num_tokens > 0;
-        r->resumes = r->begun && !r->preempted;
-    }
 }

@@ -14,8 +14,8 @@
 
 enum request_state {
     REQUEST_WAITS,
-    REQUEST_READS,  /* reads its prompt */
-    REQUEST_WRITES, /* has its first token */
+    REQUEST_READS, /* reads its prompt, and the tokens that it had if it runs again */
+    REQUEST_WRITES,
 };
 
 struct batch_request {
@@ -24,9 +24,7 @@ struct batch_request {
     uint64_t id;
     enum request_state state;
     atomic_bool cancelled;
-    bool begun;     /* generation_begin() was called */
-    bool resumes;   /* must be resumed after the device was lost */
-    bool preempted; /* gave its pages to older requests: all its tokens must be evaluated again */
+    bool begun; /* generation_begin() was called for the session of its lane */
     struct batch_lane *lane;
     struct dgl_request_params p; /* texts and arrays are in the arena */
     struct dgl_arena arena;
@@ -92,7 +90,5 @@ enum dgl_status batch_step(struct dgl_batch *b);
  * the first step on. Passes over fewer sequences than a group has slots are compiled on first use.
  * Call it before the first step. */
 void batch_read_first(struct dgl_batch *b);
-/* Forgets everything queued on a device that was lost. Call it before the next step. */
-void batch_lose(struct dgl_batch *b);
 
 #endif

@@ -275,8 +275,6 @@ static void preempt(struct batch_request *r)
     decoder_drop(r->g.own);
     r->g.own = NULL;
     batch_pages_give(r->lane);
-    r->preempted = r->begun;
-    r->resumes = false;
     r->state = REQUEST_WAITS;
     pthread_mutex_lock(&b->lock);
     r->lane->request = NULL;

@@ -57,14 +57,6 @@ done:
     return status;
 }
 
-void decoder_clear(struct decoder *d)
-{
-    for (int32_t i = 0; i < d->slots; i++)
-        if (d->slot[i].g)
-            decoder_leave(d, i);
-    d->count = d->steps = d->rows = 0;
-}
-
 void decoder_drop(struct decoder *d)
 {
     for (int32_t i = 0; i < d->count; i++)

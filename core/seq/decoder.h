@@ -103,8 +103,6 @@ enum dgl_status decoder_prepare(struct decoder *d, struct shape_set draws);
 enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot);
 /* Removes a member. Results of its queued steps are ignored. Does not use the device. */
 void decoder_leave(struct decoder *d, int32_t slot);
-/* Removes all members and forgets everything queued. Called if the device was lost. */
-void decoder_clear(struct decoder *d);
 /* Returns false if the member must leave after its queued steps, because the page table is full or
  * its rotary table changes. */
 bool decoder_keeps(const struct decoder *d, int32_t slot);

@@ -406,12 +406,23 @@ enum dgl_status generation_begin(struct generation *g)
 {
     struct dgl_session *s = g->s;
     const struct dgl_generate_params *p = g->p;
-    const int32_t count = (int32_t)g->r->num_prompt_ids;
+    struct dgl_generate_result *r = g->r;
+    const int32_t count = (int32_t)(r->num_prompt_ids + r->num_tokens);
+    const int32_t *ids = r->prompt_ids;
+    const bool again = g->start_ns > 0;
     enum dgl_status status = session_write_adjust(s, &p->sampling);
-    g->start = device_counters(session_dev(s));
-    g->start_ns = work_ns(g);
+    g->drawn = false;
+    if (!again) {
+        g->start = device_counters(session_dev(s));
+        g->start_ns = work_ns(g);
+    }
     TRY(status);
-    TRY(session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused));
+    if (r->num_tokens > 0) {
+        memcpy(s->seq.ids, ids, r->num_prompt_ids * sizeof(*ids));
+        memcpy(s->seq.ids + r->num_prompt_ids, r->tokens, r->num_tokens * sizeof(*ids));
+        ids = s->seq.ids;
+    }
+    TRY(session_take_ids(s, ids, (size_t)count, again ? NULL : &r->num_reused));
     if (!g->in_company)
         TRY(reserve_answer(g, count));
     TRY(pass_state_compile(&s->state, needed_shapes(g, count)));
@@ -419,23 +430,6 @@ enum dgl_status generation_begin(struct generation *g)
         TRY(executor_prepare(&s->state.runner, generation_recipe(g)));
 done:
     return status;
-}
-
-enum dgl_status generation_restore(struct generation *g)
-{
-    const struct dgl_generate_result *r = g->r;
-    const size_t count = r->num_prompt_ids + r->num_tokens;
-    g->drawn = false;
-    int32_t *ids = g->s->seq.ids;
-    sequence_trim(&g->s->seq, 0);
-    memcpy(ids, r->prompt_ids, r->num_prompt_ids * sizeof(*ids));
-    if (r->num_tokens)
-        memcpy(ids + r->num_prompt_ids, r->tokens, r->num_tokens * sizeof(*ids));
-    enum dgl_status status = session_write_adjust(g->s, &g->p->sampling);
-    if (status == DGL_OK)
-        status = session_take_ids(g->s, ids, count, NULL);
-    return status == DGL_OK ? pass_state_compile(&g->s->state, needed_shapes(g, (int32_t)count))
-                            : status;
 }
 
 static int32_t prompt_left(const struct generation *g)
@@ -495,24 +489,6 @@ enum dgl_status generation_pass(struct generation *g, int32_t most)
     const int32_t rows = prompt_rows(g, prompt_left(g));
     enum dgl_status status = read_prompt(g, most < rows ? most : rows);
     return status == DGL_OK && !g->drawn ? gl_flush(session_dev(g->s)->gl) : status;
-}
-
-enum dgl_status generation_resume(struct generation *g)
-{
-    struct dgl_session *s = g->s;
-    decoder_drop(g->own);
-    g->drawn = false;
-    enum dgl_status status = session_write_adjust(s, &g->p->sampling);
-    if (g->r->num_tokens == 0)
-        return status;
-    const int32_t count = (int32_t)(g->r->num_prompt_ids + g->r->num_tokens);
-    if (s->seq.len == count) /* its logits were lost with the device, or changed by the sampler */
-        sequence_trim(&s->seq, count - 1);
-    TRY(status);
-    TRY(session_eval(s, count));
-    TRY(sample_one(g));
-done:
-    return status;
 }
 
 enum dgl_status generation_take_text(struct generation *g)

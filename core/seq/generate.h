@@ -35,14 +35,14 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
 /* Initializes the result for up to `most` tokens. Requires only p and r. The caller must call
  * generation_finish() afterwards, also on failure. */
 enum dgl_status generation_init(struct generation *g, const struct dgl_model *model, int32_t most);
-/* Copies the prompt's ids, r->prompt_ids, to the session and compiles the kernels of the answer. */
+/* Copies the prompt's ids, r->prompt_ids, and the tokens so far to the session, and compiles the
+ * kernels of the answer. Called again to continue an answer: the session must then be empty, or its
+ * tokens are those of the answer. */
 enum dgl_status generation_begin(struct generation *g);
-/* Prepares to evaluate the prompt and the tokens so far again, after the session has lost them. */
-enum dgl_status generation_restore(struct generation *g);
 /* Runs one pass over up to `most` tokens of the prompt, of which at least one must be left. Waits
  * only if decode steps evaluate the last few tokens. */
 enum dgl_status generation_pass(struct generation *g, int32_t most);
-/* Samples the next token once the whole prompt, or everything restored, is evaluated. Waits. An
+/* Samples the next token once the prompt and all tokens so far are evaluated. Waits. An
  * answer in company chooses its executor later, when it first decodes alone. */
 enum dgl_status generation_sample_first(struct generation *g);
 /* Queues the next steps, or takes the oldest queued ones. Call it until `done`. Returns
@@ -54,9 +54,6 @@ struct recipe generation_recipe(const struct generation *g);
 struct dgl_step generation_step(const struct generation *g, int32_t pos);
 /* Accepts the ids that a decoder sampled, until one ends the answer. */
 enum dgl_status generation_accept(const struct decoder_news *news);
-/* Continues the answer after a lost device was restored with the session's tokens. Writes the
- * adjustments again. If the answer has a token, samples the next one. */
-enum dgl_status generation_resume(struct generation *g);
 /* Ends the answer, unless it has ended. */
 void generation_end(struct generation *g, enum dgl_finish why);
 /* Passes the rest of the text to the callback, and stores the whole text in the result. */

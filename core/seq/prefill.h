@@ -43,7 +43,7 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count);
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);
 size_t session_trace_points(const struct dgl_session *s);
 /* Stores ids[0 .. count) in ids and keeps the evaluated tokens up to the first difference.
- * *reused (may be NULL) is set to the number kept. `ids` may be ids if the session is empty. If
+ * *reused (may be NULL) is set to the number kept. `ids` may be the session's own ids. If
  * len < count afterwards, session_eval(count) must follow. */
 enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                  size_t *reused);

@@ -244,7 +244,7 @@ static struct heard *find_waiting(const struct dgl_batch *b, struct heard *heard
 {
     for (const struct batch_request *r = b->first; r; r = r->next)
         for (int i = 0; i < REQUESTS; i++)
-            if (r->preempted && heard[i].id == r->id && heard[i].count > 0)
+            if (!r->lane && heard[i].id == r->id && heard[i].count > 0)
                 return &heard[i];
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/exec/tune_store.h"
+
 enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_params *params,
                          struct dgl_tune_result *out)
 {

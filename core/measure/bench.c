@@ -44,6 +44,7 @@ struct bench {
     uint64_t arrived_ns, readbacks; /* of the last one; the device's readbacks by then */
     double together_ms;             /* time of the readback */
     double ttft_ms[MAX_REPETITIONS], prefill_ms[MAX_REPETITIONS], decode_ms[MAX_REPETITIONS];
+    struct profile *profile;      /* of the calls, or NULL */
     uint64_t record_ns, recorded; /* host time of queueing decode steps; how many */
     /* Several sequences, each of which decodes after p.depth tokens. */
     struct dgl_batch *batch;     /* NULL if the session decodes alone */
@@ -120,6 +121,7 @@ static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
 {
     b->arrived = b->together = 0;
     b->r->num_submits = b->kept;
+    b->s->state.runner.profile = b->profile;
     *g = (struct dgl_generate_result){0};
     enum dgl_status status = session_generate(
         b->s,
@@ -127,27 +129,25 @@ static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
                             .sampling = {.temperature = 0}, .ignore_eos = true,
                             .token_cb = note_arrival, .priv = b),
         g);
+    b->s->state.runner.profile = NULL;
     return status == DGL_OK && g->finish == DGL_FINISH_CANCELLED ? DGL_ERR_CANCELLED : status;
-}
-
-/* Makes the session hold the first `count` ids. */
-static enum dgl_status eval_ids(struct bench *b, int32_t count)
-{
-    enum dgl_status status = session_take_ids(b->s, b->ids, (size_t)count, NULL);
-    if (status == DGL_OK && b->s->seq.len < count)
-        status = session_eval(b->s, count);
-    return status == DGL_OK ? gl_finish(session_dev(b->s)->gl) : status;
 }
 
 /* Times the prompt after `depth` tokens, up to the first token. A `run` below 0 warms up. */
 static enum dgl_status time_prefill(struct bench *b, int32_t run)
 {
+    struct dgl_session *s = b->s;
     struct dgl_generate_result g = {0};
-    sequence_trim(&b->s->seq, b->p.depth < b->s->seq.len ? b->p.depth : b->s->seq.len);
-    enum dgl_status status;
-    TRY(b->p.depth > 0 ? eval_ids(b, b->p.depth) : DGL_OK);
-    b->kept = 0;
-    TRY(generate(b, b->p.depth + b->p.prompt_tokens, 1, &g));
+    const int32_t depth = b->p.depth;
+    sequence_trim(&s->seq, depth < s->seq.len ? depth : s->seq.len);
+    enum dgl_status status = DGL_OK;
+    if (depth > 0) {
+        TRY(session_take_ids(s, b->ids, (size_t)depth, NULL));
+        TRY(s->seq.len < depth ? session_eval(s, depth) : DGL_OK);
+        TRY(gl_finish(session_dev(s)->gl));
+    }
+    b->kept = run >= 0 ? 0 : b->kept;
+    TRY(generate(b, depth + b->p.prompt_tokens, 1, &g));
     if (run >= 0) {
         /* All tokens, if the rotary frequencies depend on the length. */
         double tokens = (double)(g.num_prompt_ids - g.num_reused);
@@ -162,21 +162,22 @@ done:
     return status;
 }
 
-/* Times decoding at the depth, like llama-bench's tg. At depth 0 it starts from one token. */
-static enum dgl_status time_decode(struct bench *b, int32_t run)
+/* Times decoding of `tokens` at the depth, like llama-bench's tg. At depth 0 it starts from one
+ * token. */
+static enum dgl_status time_decode(struct bench *b, int32_t run, int32_t tokens)
 {
     struct dgl_bench_result *r = b->r;
     struct dgl_generate_result g;
     b->timed = run >= 0;
-    enum dgl_status status = generate(b, b->prompt, b->p.decode_tokens + 1, &g);
+    enum dgl_status status = generate(b, b->prompt, tokens + 1, &g);
     b->timed = false;
     if (status == DGL_OK && run >= 0) {
         b->decode_ms[run] = (double)g.decode_ns * 1e-6;
-        r->decode_tps[run] = b->p.decode_tokens / ((double)g.decode_ns * 1e-9);
+        r->decode_tps[run] = tokens / ((double)g.decode_ns * 1e-9);
         r->decode = g.decode;
         keep_submits(b, g.prefill.submits, g.decode.submits);
         b->record_ns += g.record_ns;
-        b->recorded += (uint64_t)b->p.decode_tokens;
+        b->recorded += (uint64_t)tokens;
         free(r->tokens);
         free(r->text);
         r->tokens = g.tokens;
@@ -271,12 +272,11 @@ static void set_profile(struct bench *b, struct profile *profile)
         b->batch->groups[i]->state->runner.profile = profile;
 }
 
-/* Times decoding of `each_tokens` by each sequence of the batch, or if `profile` is not NULL, adds
- * the steps to it instead. All prompts are evaluated before any sequence decodes. Only steps that
- * include all sequences are timed. The first tokens are excluded, because programs are compiled for
- * them, and so are the steps in which clocks rise. No sequence ends before the last timed step. */
-static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tokens,
-                                  struct profile *profile)
+/* Times decoding of `each_tokens` by each sequence of the batch. All prompts are evaluated before any
+ * sequence decodes. Only steps that include all sequences are timed. The first tokens are excluded,
+ * because programs are compiled for them, and so are the steps in which clocks rise. No sequence
+ * ends before the last timed step. */
+static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tokens)
 {
     struct dgl_bench_result *r = b->r;
     struct dgl_device *dev = session_dev(b->s);
@@ -307,7 +307,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
         TRY(step(b));
     const struct dgl_counters before = device_counters(dev);
     first = last = *tokens;
-    set_profile(b, profile);
+    set_profile(b, b->profile);
     while (all_run(b) && last - first < wanted) {
         const uint64_t start = dgl_now_ns();
         while (all_run(b) && *tokens == last)
@@ -351,36 +351,22 @@ done:
 /* Repeats prefill and decode as profiled calls at the measured depths. */
 static enum dgl_status profile(struct bench *b)
 {
-    struct dgl_session *s = b->s;
-    struct dgl_generate_result g = {0};
+    struct dgl_device *dev = session_dev(b->s);
+    const int32_t most = b->p.decode_tokens;
+    const int32_t tokens = most < PROFILE_TOKENS ? most : PROFILE_TOKENS;
+    const struct gl_memory memory = gl_device_memory(dev->gl);
     struct profile profile;
-    const int32_t depth = b->p.depth;
-    const int32_t tokens =
-        b->p.decode_tokens < PROFILE_TOKENS ? b->p.decode_tokens : PROFILE_TOKENS;
-    struct gl_device *gl = session_dev(s)->gl;
-    const struct gl_memory memory = gl_device_memory(gl);
-    enum dgl_status status = profile_init(&profile, session_dev(s), s->model->shard->kernels);
-    gl_device_memory_forget(gl, memory);
+    enum dgl_status status = profile_init(&profile, dev, b->s->model->shard->kernels);
+    gl_device_memory_forget(dev->gl, memory);
     profile.sums.copy_gbps = b->r->copy_gbps;
-    sequence_trim(&s->seq, 0);
-    if (status == DGL_OK && depth > 0)
-        status = eval_ids(b, depth);
+    sequence_trim(&b->s->seq, 0);
+    b->profile = &profile;
     TRY(status);
-    s->state.runner.profile = &profile;
-    TRY(generate(b, depth + b->p.prompt_tokens, 1, &g));
-    s->state.runner.profile = NULL;
-    generate_result_finish(&g);
+    TRY(time_prefill(b, -1));
     profile.decoding_only = true;
-    if (b->batch) {
-        TRY(time_batch(b, -1, tokens, &profile));
-    } else {
-        TRY(eval_ids(b, b->prompt));
-        s->state.runner.profile = &profile;
-        TRY(generate(b, b->prompt, tokens + 1, &g));
-    }
+    TRY(b->batch ? time_batch(b, -1, tokens) : time_decode(b, -1, tokens));
 done:
-    s->state.runner.profile = NULL;
-    generate_result_finish(&g);
+    b->profile = NULL;
     b->r->profile = profile.sums;
     return status;
 }
@@ -567,8 +553,8 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     for (int32_t i = 0; i < runs; i++) {
         TRY(time_prefill(&b, i - warmup));
         TRY(tell_done(&b, p->prompt_tokens));
-        TRY(b.batch ? time_batch(&b, i - warmup, p->decode_tokens, NULL)
-                    : time_decode(&b, i - warmup));
+        TRY(b.batch ? time_batch(&b, i - warmup, p->decode_tokens)
+                    : time_decode(&b, i - warmup, p->decode_tokens));
         TRY(tell_done(&b, p->decode_tokens));
     }
     TRY(count_bytes(&b));

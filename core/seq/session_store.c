@@ -20,12 +20,14 @@
 /* A copy in progress, either to a file or from a file. */
 struct transfer {
     struct dgl_session *s;
-    struct session_writer *to; /* NULL if loading */
-    struct session_reader *from;
+    struct session_file file;
+    int32_t *ids;
+    float *logits;
+    char *data;        /* the caller's bytes */
     void *page, *rows; /* buffers for one page of keys or values */
     dgl_progress_cb progress_cb;
     void *progress_priv;
-    uint64_t done, total; /* in bytes */
+    uint64_t done; /* in bytes */
 };
 
 /* Describes the properties of the kernels that change the cached numbers by more than rounding:
@@ -66,22 +68,52 @@ static enum dgl_status advance(struct transfer *t, uint64_t bytes)
 {
     t->done += bytes;
     const bool go_on =
-        !t->progress_cb || t->progress_cb(t->progress_priv, "bytes", t->done, t->total);
+        !t->progress_cb || t->progress_cb(t->progress_priv, "bytes", t->done, t->file.size);
     return go_on && !session_is_cancelled(t->s) ? DGL_OK : DGL_ERR_CANCELLED;
 }
 
-/* Copies all rows of the cache between device and file. */
-static enum dgl_status move_rows(struct transfer *t, const struct session_head *head)
+/* Moves everything before the rows. Data that is read ends with an added NUL. An id of a file that
+ * is not in the vocabulary is a fault of the file: DGL_ERR_FORMAT. */
+static enum dgl_status move_contents(struct transfer *t)
+{
+    const struct session_head *head = &t->file.head;
+    const uint64_t logits = head->has_logits ? head->vocab : 0;
+    enum dgl_status status;
+    if (t->file.in) {
+        t->ids = dgl_new_array(int32_t, head->tokens);
+        t->data = dgl_calloc(head->data_bytes + 1, 1);
+    }
+    t->logits = dgl_new_array(float, logits);
+    if (!t->ids || !t->logits || (t->file.in && !t->data))
+        return dgl_fail_memory(t->s->model->log, "session file",
+                               (head->tokens + logits) * 4 + head->data_bytes + 1);
+    if (t->file.out && logits > 0)
+        TRY(pass_state_read(&t->s->state, BUF_LOGITS, 0, 0, t->logits, logits * 4));
+    TRY(session_file_move(&t->file, t->ids, head->tokens * 4ull));
+    TRY(session_file_move(&t->file, t->logits, logits * 4));
+    TRY(session_file_move(&t->file, t->data, head->data_bytes));
+    if (t->file.in && head->tokens)
+        TRY(session_check_ids(t->s, "the session file", t->ids, head->tokens));
+done:
+    return status == DGL_ERR_INVALID_ARG ? DGL_ERR_FORMAT : status;
+}
+
+/* Moves all rows of the cache between device and file, and ends the file. */
+static enum dgl_status move_rows(struct transfer *t)
 {
     struct dgl_model *m = t->s->model;
+    struct kv_cache *kv = &m->shard->kv;
+    const struct kv_pages *pages = &t->s->seq.pages;
+    const struct session_head *head = &t->file.head;
     const struct plan *plan = &m->shard->engine->plan;
     const uint64_t page_bytes = kv_layout_widest_bytes(&plan->kv);
     struct kv_rows rows = {.heads = head->kv_heads};
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
+    TRY(advance(t, 0));
     t->page = malloc(page_bytes);
     t->rows = malloc(page_bytes);
     if (!t->page || !t->rows)
-        return dgl_fail_memory(m->log, "rows of the KV cache", 2 * page_bytes);
+        TRY(dgl_fail_memory(m->log, "rows of the KV cache", 2 * page_bytes));
     for (uint32_t layer = 0; layer < head->layers; layer++) {
         const struct kv_place place = kv_layout_find(&plan->kv, plan->desc, (int32_t)layer);
         rows.group = place.group;
@@ -94,30 +126,40 @@ static enum dgl_status move_rows(struct transfer *t, const struct session_head *
                 const uint32_t left = head->tokens - pos;
                 rows.page = pos / DGL_KV_PAGE;
                 rows.count = left < DGL_KV_PAGE ? left : DGL_KV_PAGE;
-                const uint64_t bytes = rows.count * row_bytes;
-                if (t->to) {
-                    TRY(kv_rows_read(&m->shard->kv, m->shard->dev, &t->s->seq.pages, &rows, t->page,
-                                     t->rows));
-                    TRY(session_writer_add(t->to, t->rows, bytes));
-                } else {
-                    TRY(session_reader_take(t->from, t->rows, bytes));
-                    TRY(kv_rows_write(&m->shard->kv, m->shard->dev, &t->s->seq.pages, &rows,
-                                      t->page, t->rows));
-                }
-                TRY(advance(t, bytes));
+                if (t->file.out)
+                    TRY(kv_rows_read(kv, m->shard->dev, pages, &rows, t->page, t->rows));
+                TRY(session_file_move(&t->file, t->rows, rows.count * row_bytes));
+                if (t->file.in)
+                    TRY(kv_rows_write(kv, m->shard->dev, pages, &rows, t->page, t->rows));
+                TRY(advance(t, rows.count * row_bytes));
             }
         }
     }
+    status = session_file_end(&t->file);
 done:
     return status;
+}
+
+/* Ends a transfer. On success reports that all bytes are moved. */
+static void finish(struct transfer *t, enum dgl_status status)
+{
+    if (status == DGL_OK && t->progress_cb)
+        t->progress_cb(t->progress_priv, "bytes", t->file.size, t->file.size);
+    session_file_close(&t->file);
+    free(t->logits);
+    free(t->page);
+    free(t->rows);
 }
 
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *p)
 {
     const struct dgl_log *log = s->model->log;
-    struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
+    struct transfer t = {.s = s,
+                         .ids = s->seq.ids,
+                         .data = (char *)p->data,
+                         .progress_cb = p->progress_cb,
+                         .progress_priv = p->progress_priv};
     struct session_head head;
-    void *logits = NULL;
     if (!p->path || !p->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no path was given for the session");
     if (p->data_len > DGL_SESSION_DATA_MAX || (p->data_len && !p->data))
@@ -128,79 +170,31 @@ enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_sav
     enum dgl_status status;
     TRY(describe(s, &head));
     head.data_bytes = p->data_len;
-    const uint64_t logits_bytes = head.has_logits ? (uint64_t)head.vocab * 4 : 0;
-    if (logits_bytes) {
-        logits = malloc(logits_bytes);
-        TRY(logits ? pass_state_read(&s->state, BUF_LOGITS, 0, 0, logits, logits_bytes)
-                   : dgl_fail_memory(log, "logits", logits_bytes));
-    }
-    TRY(session_writer_create(log, p->path, &head, &t.to));
-    t.total = session_writer_size(t.to);
-    TRY(session_writer_add(t.to, s->seq.ids, (uint64_t)head.tokens * 4));
-    TRY(session_writer_add(t.to, logits, logits_bytes));
-    TRY(session_writer_add(t.to, p->data, p->data_len));
-    TRY(advance(&t, 0));
-    TRY(move_rows(&t, &head));
-    TRY(session_writer_commit(&t.to));
-    if (t.progress_cb)
-        t.progress_cb(t.progress_priv, "bytes", t.total, t.total);
+    TRY(session_file_create(&t.file, log, p->path, &head));
+    TRY(move_contents(&t));
+    status = move_rows(&t);
 done:
-    session_writer_abort(&t.to);
-    free(logits);
-    free(t.page);
-    free(t.rows);
+    finish(&t, status);
     return status;
 }
 
-/* The part of a file that is read before the session changes. */
-struct contents {
-    int32_t *ids;
-    float *logits;
-    char *data; /* ends with an added NUL */
-};
-
-/* Reads the contents. The caller frees them, also on failure. An id that is not in the vocabulary
- * is a fault of the file: DGL_ERR_FORMAT. */
-static enum dgl_status take_contents(struct dgl_session *s, struct session_reader *from,
-                                     const struct session_head *head, struct contents *out)
-{
-    const struct dgl_log *log = s->model->log;
-    const uint64_t logits = head->has_logits ? head->vocab : 0;
-    out->ids = dgl_new_array(int32_t, head->tokens);
-    out->logits = dgl_new_array(float, logits);
-    out->data = dgl_calloc(head->data_bytes + 1, 1);
-    if (!out->ids || !out->logits || !out->data)
-        return dgl_fail_memory(log, "session file",
-                               (head->tokens + logits) * 4 + head->data_bytes + 1);
-    enum dgl_status status;
-    TRY(session_reader_take(from, out->ids, (uint64_t)head->tokens * 4));
-    TRY(session_reader_take(from, out->logits, logits * 4));
-    TRY(session_reader_take(from, out->data, head->data_bytes));
-    if (head->tokens)
-        TRY(session_check_ids(s, "the session file", out->ids, head->tokens));
-done:
-    return status == DGL_ERR_INVALID_ARG ? DGL_ERR_FORMAT : status;
-}
-
-/* Writes the contents and rows to the device, then to the session. */
-static enum dgl_status put_contents(struct transfer *t, const struct session_head *head,
-                                    const struct contents *contents)
+/* Writes the contents and rows of a file to the device, then to the session. */
+static enum dgl_status replace(struct transfer *t)
 {
     struct dgl_session *s = t->s;
+    const struct session_head *head = &t->file.head;
     sequence_trim(&s->seq, 0); /* pages shared with other sessions are not overwritten */
     s->seq.logits_valid = false;
     enum dgl_status status;
     TRY(session_reserve(s, (int32_t)head->tokens));
     TRY(pass_state_write_rope(&s->state, (int32_t)head->rope_tokens));
     if (head->tokens)
-        TRY(pass_state_write(&s->state, BUF_IDS, 0, 0, contents->ids, head->tokens * 4ull));
+        TRY(pass_state_write(&s->state, BUF_IDS, 0, 0, t->ids, head->tokens * 4ull));
     if (head->has_logits)
-        TRY(pass_state_write(&s->state, BUF_LOGITS, 0, 0, contents->logits, head->vocab * 4ull));
-    TRY(advance(t, 0));
-    TRY(move_rows(t, head));
-    TRY(session_reader_check(t->from));
+        TRY(pass_state_write(&s->state, BUF_LOGITS, 0, 0, t->logits, head->vocab * 4ull));
+    TRY(move_rows(t));
     TRY(gl_finish(session_dev(s)->gl));
-    memcpy(s->seq.ids, contents->ids, (size_t)head->tokens * 4);
+    memcpy(s->seq.ids, t->ids, (size_t)head->tokens * 4);
     s->seq.len = (int32_t)head->tokens;
     s->seq.logits_valid = head->has_logits;
     return DGL_OK;
@@ -215,31 +209,23 @@ enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_loa
     const struct dgl_log *log = s->model->log;
     struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
     struct session_head mine;
-    struct contents contents = {0};
     if (!p->path || !p->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no path was given for the session");
     const struct session_wanted wanted = {&mine, s->seq.context, s->model->info.context_max};
     enum dgl_status status;
     TRY(describe(s, &mine));
-    TRY(session_reader_open(log, p->path, &wanted, &t.from));
-    const struct session_head *head = session_reader_head(t.from);
-    t.total = session_reader_size(t.from);
-    TRY(take_contents(s, t.from, head, &contents));
-    TRY(put_contents(&t, head, &contents));
-    if (t.progress_cb)
-        t.progress_cb(t.progress_priv, "bytes", t.total, t.total);
+    TRY(session_file_open(&t.file, log, p->path, &wanted));
+    TRY(move_contents(&t));
+    TRY(replace(&t));
     if (data_len)
-        *data_len = head->data_bytes;
+        *data_len = t.file.head.data_bytes;
     if (data) {
-        *data = contents.data;
-        contents.data = NULL;
+        *data = t.data;
+        t.data = NULL;
     }
 done:
-    session_reader_close(&t.from);
-    free(contents.ids);
-    free(contents.logits);
-    free(contents.data);
-    free(t.page);
-    free(t.rows);
+    finish(&t, status);
+    free(t.ids);
+    free(t.data);
     return status;
 }

@@ -12,25 +12,25 @@
 
 #define CONTEXT 8
 
-static void read_all(struct fuzz_log *log, struct session_reader *r, size_t size)
+static void read_all(struct fuzz_log *log, struct session_file *f, size_t size)
 {
-    const struct session_head *h = session_reader_head(r);
+    const struct session_head *h = &f->head;
     const uint64_t ids = h->tokens * 4ull, logits = h->has_logits ? h->vocab * 4ull : 0;
     const uint64_t rows = h->tokens * h->kv_token_bytes;
     const uint64_t parts[] = {ids, logits, h->data_bytes, rows};
     uint64_t sum = 0;
     enum dgl_status status = DGL_OK;
-    FUZZ_CHECK(h->tokens <= CONTEXT && session_reader_size(r) == size);
+    FUZZ_CHECK(h->tokens <= CONTEXT && f->size == size);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && status == DGL_OK; i++) {
         FUZZ_CHECK(parts[i] <= size);
         char *bytes = malloc(parts[i] + 1);
         FUZZ_CHECK(bytes);
-        status = session_reader_take(r, bytes, parts[i]);
+        status = session_file_move(f, bytes, parts[i]);
         free(bytes);
         sum += parts[i];
     }
     FUZZ_CHECK(status == DGL_OK && sum < size);
-    status = session_reader_check(r);
+    status = session_file_end(f);
     FUZZ_CHECK(status == DGL_OK || status == DGL_ERR_INTEGRITY);
     fuzz_check_status(log, status);
 }
@@ -43,7 +43,7 @@ void fuzz_one(struct dgl_str input)
                                 .kv_heads = 2,
                                 .head_dim = 4,
                                 .vocab = 8};
-    struct session_reader *r = NULL;
+    struct session_file file;
     struct fuzz_log log;
     char path[64];
     memset(head.model, 'a', 64);
@@ -56,13 +56,12 @@ void fuzz_one(struct dgl_str input)
         head.kv = (uint32_t)type;
         head.kv_token_bytes =
             2ull * head.layers * head.kv_heads * head.head_dim * (type == DGL_KV_F32 ? 4 : 2);
-        enum dgl_status status = session_reader_open(
-            &log.log, path, &(struct session_wanted){&head, CONTEXT, 2 * CONTEXT}, &r);
-        FUZZ_CHECK((status == DGL_OK) == (r != NULL));
+        enum dgl_status status = session_file_open(
+            &file, &log.log, path, &(struct session_wanted){&head, CONTEXT, 2 * CONTEXT});
         fuzz_check_status(&log, status);
-        if (r)
-            read_all(&log, r, input.len);
-        session_reader_close(&r);
+        if (status == DGL_OK)
+            read_all(&log, &file, input.len);
+        session_file_close(&file);
     }
     close(fd);
 }

@@ -81,14 +81,16 @@ static void decide(struct runner *r, struct engine_choice *c, enum engine_state 
                  state == ENGINE_PERSISTENT ? "persistent" : "single", c->reason);
 }
 
-/* Sets the verdict of the record, and stores the record for later processes. */
-static void remember(struct runner *r, struct engine_choice *c, enum exec_verdict verdict)
+/* Decides, and stores the record with that verdict for later processes. */
+static void conclude(struct runner *r, struct engine_choice *c, enum exec_verdict verdict,
+                     enum engine_state state, const char *reason)
 {
     c->record.verdict = verdict;
     c->record.time = (uint64_t)time(NULL);
     if (c->key[0])
         exec_record_store(gl_program_cache_dir(r->dev->gl), c->key,
                           gl_program_cache_device(r->dev->gl), &c->record);
+    decide(r, c, state, reason);
 }
 
 enum dgl_status executor_look(struct runner *r, struct recipe recipe)
@@ -350,8 +352,7 @@ static enum dgl_status try_form(const struct steps *q, struct engine_choice *c, 
         TRY(status);
     status = DGL_OK;
     if (first && found.groups == 0) {
-        remember(r, c, EXEC_UNFIT);
-        decide(r, c, ENGINE_DISPATCH, found.reason);
+        conclude(r, c, EXEC_UNFIT, ENGINE_DISPATCH, found.reason);
         goto done;
     }
     /* A record with more work groups was measured on a larger slice of the device. */
@@ -366,17 +367,15 @@ static enum dgl_status try_form(const struct steps *q, struct engine_choice *c, 
         }
         goto done;
     }
-    if (first) {
-        const uint32_t units = r->dev->plan.compute_units;
-        const uint32_t less = found.groups % units == 0 ? units : found.groups;
-        const uint32_t numbers = q->rows > 1 ? ROWS_GROUPS : TRIAL_GROUPS;
+    /* Another form gets no more work groups than the one in use. */
+    const uint32_t units = r->dev->plan.compute_units;
+    const uint32_t less = found.groups % units == 0 ? units : found.groups;
+    const uint32_t most = first || found.groups < record->groups ? found.groups : record->groups;
+    const uint32_t numbers = !first ? 1 : q->rows > 1 ? ROWS_GROUPS : TRIAL_GROUPS;
+    if (first)
         *record = (struct exec_record){.form = form, .tried = 1u << form};
-        for (uint32_t i = 0; i < numbers && i * less < found.groups; i++)
-            t.ways[t.count++] = (struct way){run, form, found.groups - i * less, 0};
-    } else if (found.groups > 0) {
-        const uint32_t groups = found.groups < record->groups ? found.groups : record->groups;
-        t.ways[t.count++] = (struct way){run, form, groups, 0};
-    }
+    for (uint32_t i = 0; i < numbers && i * less < most; i++)
+        t.ways[t.count++] = (struct way){run, form, most - i * less, 0};
     if (t.count > 1)
         TRY(time_ways(q, &t));
     for (int i = first; i < t.count && (first || t.failed < 0); i++) {
@@ -392,19 +391,18 @@ static enum dgl_status try_form(const struct steps *q, struct engine_choice *c, 
     }
     record->dispatch_ns = first ? t.ways[0].ns : record->dispatch_ns;
     if (t.aborted && (first || t.failed == 0)) {
-        remember(r, c, EXEC_ABORTED);
-        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
+        conclude(r, c, EXEC_ABORTED, ENGINE_DISPATCH,
+                 "a persistent dispatch had to be given up in a trial");
         goto done;
     }
     if (first && t.failed >= 0) {
-        remember(r, c, EXEC_UNFIT);
-        decide(r, c, ENGINE_DISPATCH,
-               "the tokens of a trial were not the same as by single dispatches");
+        conclude(r, c, EXEC_UNFIT, ENGINE_DISPATCH,
+                 "the tokens of a trial were not the same as by single dispatches");
         goto done;
     }
     const bool faster = record->persistent_ns < record->dispatch_ns;
-    remember(r, c, faster ? EXEC_FASTER : EXEC_SLOWER);
-    decide(r, c, faster || forced || !first ? ENGINE_PERSISTENT : ENGINE_DISPATCH, NULL);
+    conclude(r, c, faster ? EXEC_FASTER : EXEC_SLOWER,
+             faster || forced || !first ? ENGINE_PERSISTENT : ENGINE_DISPATCH, NULL);
 done:
     return status;
 }
@@ -555,7 +553,7 @@ enum dgl_status executor_recover(const struct steps *q)
              "%s: a persistent dispatch was given up: a work group waited for the others too long; "
              "its tokens are computed again by single dispatches",
              r->dev->info.renderer);
-    remember(r, c, EXEC_ABORTED);
-    decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");
+    conclude(r, c, EXEC_ABORTED, ENGINE_DISPATCH,
+             "a persistent dispatch had to be given up in this process");
     return executor_reset(q);
 }

@@ -253,7 +253,7 @@ static enum dgl_status tune_target(struct tuner *t, struct target *target)
     if (t->num > 0 && !t->reports[0].reason[0]) {
         op.default_us = t->reports[0].us;
         if (known) /* one of the candidates, or the only one */
-            TRY(tuner_add(t, target, known->kernel, known->tunes));
+            TRY(tuner_add_stored(t, target, known));
         if (!t->p->compare) {
             TRY(tuner_search(t, target, &best));
         } else if (t->num > 1) {

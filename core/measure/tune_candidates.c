@@ -229,110 +229,76 @@ void tuner_target_end(struct tuner *t)
     kernel_table_finish(&t->table);
 }
 
-/* Chooses as a model with these hints would. *fits is set if the choice follows the hints. */
-static enum dgl_status choose(struct tuner *t, const struct target *target,
-                              const struct kernel_request *request, const char *kernel,
-                              const char *tunes, struct kernel_choice *out, bool *fits)
+enum dgl_status tuner_add(struct tuner *t, const struct target *target, const struct tuning *tuning)
 {
+    const struct kernel *kernel = tuning->kernel;
     const struct op *op = &target->pass[0].ops[0];
     const struct plan_device *device = &session_dev(t->s)->plan;
+    struct candidate candidate = {.tuning = *tuning, .report = &t->reports[t->num]};
+    struct dgl_tune_candidate report = {.us = 0};
     struct kernel_set *set = NULL;
     struct dgl_buf json = {0};
-    *fits = true;
-    /* Hints of the tuner's layer: the kernel, and its tunables that differ from their presets. */
-    struct tune_entry entry = {.key = target->key, .tunes = (char *)tunes};
-    snprintf(entry.kernel, sizeof(entry.kernel), "%s", kernel);
+    struct kernel_request request, shared;
+    const struct weight_layout *layout;
+    struct kernel_choice choice;
+    size_t used = 0;
+    enum dgl_status status = DGL_OK;
+    bool fits = t->num < TUNER_MAX_CANDIDATES &&
+                find_request(t, op, kernel, &request, &candidate.layout) &&
+                (!candidate.layout || pass_shape_is(target->pass[0].shape, PASS_DECODE));
+    snprintf(report.kernel, sizeof(report.kernel), "%s", kernel->name);
+    for (uint32_t i = 0; i < kernel->num_tunes && fits; i++)
+        if (tuning->set >> i & 1) {
+            used += (size_t)snprintf(report.tunes + used, sizeof(report.tunes) - used, "%s%s=%lld",
+                                     used ? " " : "", kernel->tunes[i].name,
+                                     (long long)tuning->value[i]);
+            fits = used < sizeof(report.tunes);
+        }
+    if (!fits)
+        return DGL_OK;
+    /* Choose as a model would with these hints of the tuner's layer: the kernel, and its tunables
+     * that differ from their presets. */
+    struct tune_entry entry = {.key = target->key, .tunes = report.tunes};
+    memcpy(entry.kernel, report.kernel, sizeof(entry.kernel));
     tune_hints_put(&entry, 1, NULL, &json);
-    enum dgl_status status = json.failed ? dgl_fail_memory(t->log, "hints", json.len)
-                                         : kernel_set_with_hints(t->log, t->set, KERNEL_LAYER_TUNER,
-                                                                 "tuner", json.p, &set);
-    if (status == DGL_OK)
-        status =
-            kernel_choose(t->log, set, request, device->properties, device->num_properties, out);
-    if (status == DGL_OK) {
-        struct dgl_str rest = dgl_str_of(tunes), part;
-        *fits = strcmp(out->kernel->name, kernel) == 0 && out->num_skipped == 0 &&
-                plan_check_served(NULL, op, out->kernel) == DGL_OK;
-        while (*fits && dgl_str_split(&rest, ' ', &part))
-            for (uint32_t i = 0; i < out->num_tunes; i++) {
-                const struct kernel_var *var = &out->vars[out->num_consts + i];
-                size_t len = strlen(var->name);
-                int64_t value = var->value;
-                if (part.len > len && memcmp(part.p, var->name, len) == 0 && part.p[len] == '=')
-                    dgl_parse_i64((struct dgl_str){part.p + len + 1, part.len - len - 1}, INT64_MIN,
-                                  INT64_MAX, &value);
-                *fits = *fits && value == var->value;
-            }
-        memset(out->tune_rule, 0, sizeof(out->tune_rule)); /* they were the set's */
-        memset(out->skipped, 0, sizeof(out->skipped));
-        out->num_skipped = 0;
-        out->rule = NULL;
+    if (json.failed)
+        TRY(dgl_fail_memory(t->log, "hints", json.len));
+    TRY(kernel_set_with_hints(t->log, t->set, KERNEL_LAYER_TUNER, "tuner", json.p, &set));
+    TRY(kernel_choose(t->log, set, &request, device->properties, device->num_properties, &choice));
+    fits = strcmp(choice.kernel->name, kernel->name) == 0 && choice.num_skipped == 0 &&
+           plan_check_served(NULL, op, choice.kernel) == DGL_OK;
+    for (uint32_t i = 0; i < kernel->num_tunes && fits; i++)
+        fits =
+            !(tuning->set >> i & 1) || choice.vars[choice.num_consts + i].value == tuning->value[i];
+    for (size_t i = 0; i < t->num && fits; i++)
+        fits = !kernel_use_equal(t->candidates[i]->use, &(struct kernel_use){.choice = choice});
+    memset(choice.tune_rule, 0, sizeof(choice.tune_rule)); /* they were the set's */
+    memset(choice.skipped, 0, sizeof(choice.skipped));
+    choice.num_skipped = 0;
+    choice.rule = NULL;
+    /* The prefill kernel for the target's weights in the candidate's layout. */
+    if (fits && target->shares) {
+        struct kernel_choice prefill;
+        const struct op *other = &target->pass[1].ops[0];
+        fits = find_request(t, other, kernel, &shared, &layout) &&
+               kernel_choose(NULL, t->set, &shared, device->properties, device->num_properties,
+                             &prefill) == DGL_OK &&
+               plan_check_served(NULL, other, prefill.kernel) == DGL_OK;
+        if (fits)
+            TRY(kernel_table_find(&t->table, &shared, &candidate.shared_use));
     }
+    if (!fits)
+        goto done;
+    TRY(kernel_table_add(&t->table, &request, &choice, &candidate.use));
+    t->candidates[t->num] = dgl_new(struct candidate);
+    if (!t->candidates[t->num])
+        TRY(dgl_fail_memory(t->log, "a candidate", sizeof(candidate)));
+    *candidate.report = report;
+    *t->candidates[t->num++] = candidate;
+done:
     kernel_set_destroy(&set);
     dgl_buf_finish(&json);
     return status;
-}
-
-/* Adds the prefill kernel for the target's weights in a candidate's layout. */
-static enum dgl_status add_shared(struct tuner *t, const struct target *target,
-                                  const struct kernel *kernel, const struct weight_layout *wanted,
-                                  struct kernel_use **use, bool *fits)
-{
-    const struct plan_device *device = &session_dev(t->s)->plan;
-    const struct op *op = &target->pass[1].ops[0];
-    const struct weight_layout *layout;
-    struct kernel_request request;
-    struct kernel_choice choice;
-    *fits = true;
-    for (size_t i = 0; i < t->num; i++)
-        if (t->candidates[i]->layout == wanted) {
-            *use = t->candidates[i]->shared_use;
-            return DGL_OK;
-        }
-    *fits = find_request(t, op, kernel, &request, &layout) &&
-            kernel_choose(NULL, t->set, &request, device->properties, device->num_properties,
-                          &choice) == DGL_OK &&
-            plan_check_served(NULL, op, choice.kernel) == DGL_OK;
-    return *fits ? kernel_table_add(&t->table, &request, &choice, use) : DGL_OK;
-}
-
-enum dgl_status tuner_add(struct tuner *t, const struct target *target, const char *kernel,
-                          const char *tunes)
-{
-    const struct kernel *found = kernel_set_find(t->set, kernel);
-    const struct weight_layout *layout = NULL;
-    struct kernel_use *use = NULL, *shared_use = NULL;
-    struct kernel_request request;
-    struct kernel_choice choice;
-    enum dgl_status status = DGL_OK;
-    bool fits = found && t->num < TUNER_MAX_CANDIDATES &&
-                find_request(t, &target->pass[0].ops[0], found, &request, &layout) &&
-                (!layout || pass_shape_is(target->pass[0].shape, PASS_DECODE));
-    if (fits)
-        TRY(choose(t, target, &request, kernel, tunes, &choice, &fits));
-    for (size_t i = 0; i < t->num && fits; i++) {
-        const struct kernel_use same = {.choice = choice};
-        fits = !kernel_use_equal(t->candidates[i]->use, &same);
-    }
-    if (fits && target->shares)
-        TRY(add_shared(t, target, found, layout, &shared_use, &fits));
-    if (fits)
-        TRY(kernel_table_add(&t->table, &request, &choice, &use));
-done:
-    if (status != DGL_OK || !fits)
-        return status;
-    struct candidate *c = dgl_new(struct candidate);
-    if (!c)
-        return dgl_fail_memory(t->log, "a candidate", sizeof(*c));
-    c->use = use;
-    c->shared_use = shared_use;
-    c->layout = layout;
-    c->report = &t->reports[t->num];
-    *c->report = (struct dgl_tune_candidate){0};
-    snprintf(c->report->kernel, sizeof(c->report->kernel), "%s", kernel);
-    snprintf(c->report->tunes, sizeof(c->report->tunes), "%s", tunes);
-    t->candidates[t->num++] = c;
-    return DGL_OK;
 }
 
 enum dgl_status tuner_choose_default(const struct tuner *t, const struct target *target,
@@ -352,51 +318,61 @@ enum dgl_status tuner_add_default(struct tuner *t, const struct target *target)
 {
     struct kernel_choice choice;
     enum dgl_status status = tuner_choose_default(t, target, &choice);
-    return status == DGL_OK ? tuner_add(t, target, choice.kernel->name, "") : status;
+    return status == DGL_OK ? tuner_add(t, target, &(struct tuning){.kernel = choice.kernel})
+                            : status;
 }
 
-bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size)
+enum dgl_status tuner_add_stored(struct tuner *t, const struct target *target,
+                                 const struct tune_entry *entry)
 {
-    struct dgl_str rest = dgl_str_of(tunes), part;
-    size_t len = strlen(name), used = 0;
-    int n;
-    out[0] = '\0';
-    while (rest.len && dgl_str_split(&rest, ' ', &part)) {
-        if (part.len > len && memcmp(part.p, name, len) == 0 && part.p[len] == '=')
-            continue;
-        n = snprintf(out + used, size - used, "%.*s ", (int)part.len, part.p);
-        if (n < 0 || (size_t)n >= size - used)
-            return false;
-        used += (size_t)n;
-    }
-    n = snprintf(out + used, size - used, "%s=%lld", name, (long long)value);
-    return n >= 0 && (size_t)n < size - used;
+    struct tuning tuning = {.kernel = kernel_set_find(t->set, entry->kernel)};
+    struct dgl_str rest = dgl_str_of(entry->tunes), part;
+    if (!tuning.kernel)
+        return DGL_OK;
+    while (dgl_str_split(&rest, ' ', &part))
+        for (uint32_t i = 0; i < tuning.kernel->num_tunes; i++) {
+            const char *name = tuning.kernel->tunes[i].name;
+            const size_t len = strlen(name);
+            if (part.len > len && memcmp(part.p, name, len) == 0 && part.p[len] == '=' &&
+                dgl_parse_i64((struct dgl_str){part.p + len + 1, part.len - len - 1}, INT64_MIN,
+                              INT64_MAX, &tuning.value[i]))
+                tuning.set |= 1u << i;
+        }
+    return tuner_add(t, target, &tuning);
+}
+
+struct tuning tuning_with(const struct tuning *tuning, uint32_t tunable, int64_t value)
+{
+    struct tuning with = *tuning;
+    with.set |= 1u << tunable;
+    with.value[tunable] = value;
+    return with;
 }
 
 enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of)
 {
     const struct candidate *c = t->candidates[of];
-    const struct kernel *kernel = c->use->choice.kernel;
-    char tunes[sizeof(c->report->tunes)];
+    const struct kernel *kernel = c->tuning.kernel;
     enum dgl_status status = DGL_OK;
     for (uint32_t i = 0; i < kernel->num_tunes; i++)
-        for (uint32_t k = 0; k < kernel->tunes[i].num_choices && status == DGL_OK; k++)
-            if (kernel->tunes[i].choices[k] !=
-                    c->use->choice.vars[c->use->choice.num_consts + i].value &&
-                tune_with(c->report->tunes, kernel->tunes[i].name, kernel->tunes[i].choices[k],
-                          tunes, sizeof(tunes)))
-                status = tuner_add(t, target, kernel->name, tunes);
+        for (uint32_t k = 0; k < kernel->tunes[i].num_choices; k++) {
+            const int64_t value = kernel->tunes[i].choices[k];
+            const struct tuning next = tuning_with(&c->tuning, i, value);
+            if (value != c->use->choice.vars[c->use->choice.num_consts + i].value)
+                TRY(tuner_add(t, target, &next));
+        }
+done:
     return status;
 }
 
 enum dgl_status tuner_add_first(struct tuner *t, const struct target *target)
 {
-    const struct kernel *first = t->candidates[0]->use->choice.kernel;
+    const struct kernel *first = t->candidates[0]->tuning.kernel;
     enum dgl_status status = tuner_add_neighbours(t, target, 0);
     for (size_t i = 0; i < kernel_set_count(t->set) && status == DGL_OK; i++) {
         const struct kernel *kernel = kernel_set_at(t->set, i);
         if (kernel != first && strcmp(kernel->op, first->op) == 0 && kernel->f16 == first->f16)
-            status = tuner_add(t, target, kernel->name, "");
+            status = tuner_add(t, target, &(struct tuning){.kernel = kernel});
     }
     return status;
 }

@@ -425,29 +425,22 @@ static enum dgl_status add_jump(struct tuner *t, const struct target *target, si
                                 size_t first)
 {
     const struct candidate *c = t->candidates[of];
-    const struct kernel_choice *base = &c->use->choice;
-    char tunes[sizeof(c->report->tunes)], next[sizeof(c->report->tunes)];
-    snprintf(tunes, sizeof(tunes), "%s", c->report->tunes);
-    for (uint32_t i = 0; i < base->num_tunes; i++) {
+    struct tuning jump = c->tuning;
+    for (uint32_t i = 0; i < c->tuning.kernel->num_tunes; i++) {
         const struct candidate *step = NULL;
         for (size_t k = first; k < t->num; k++) {
             const struct candidate *n = t->candidates[k];
-            char wanted[sizeof(tunes)];
-            const int64_t value = n->use->choice.vars[base->num_consts + i].value;
-            if (n->use->choice.kernel == base->kernel && !n->report->reason[0] &&
-                n->report->us > 0 && n->report->us < GAIN * c->report->us &&
-                tune_with(c->report->tunes, base->kernel->tunes[i].name, value, wanted,
-                          sizeof(wanted)) &&
-                strcmp(n->report->tunes, wanted) == 0 &&
-                (!step || n->report->us < step->report->us))
+            const struct tuning wanted = tuning_with(&c->tuning, i, n->tuning.value[i]);
+            if (n->tuning.kernel == wanted.kernel && n->tuning.set == wanted.set &&
+                memcmp(n->tuning.value, wanted.value, sizeof(wanted.value)) == 0 &&
+                !n->report->reason[0] && n->report->us > 0 &&
+                n->report->us < GAIN * c->report->us && (!step || n->report->us < step->report->us))
                 step = n;
         }
-        if (step &&
-            tune_with(tunes, base->kernel->tunes[i].name,
-                      step->use->choice.vars[base->num_consts + i].value, next, sizeof(next)))
-            memcpy(tunes, next, sizeof(tunes));
+        if (step)
+            jump = tuning_with(&jump, i, step->tuning.value[i]);
     }
-    return tuner_add(t, target, base->kernel->name, tunes);
+    return tuner_add(t, target, &jump);
 }
 
 /* Compiles and times candidates from `first` on in batches, and drops those that would end too

@@ -39,8 +39,16 @@ struct target {
     bool reached; /* time did not run out before a candidate was tried */
 };
 
-/* A kernel with values of its tunables for the present target. */
+/* A kernel with values of its tunables. */
+struct tuning {
+    const struct kernel *kernel;
+    uint32_t set;                    /* bit i: tunable i has value[i], else it has its preset */
+    int64_t value[KERNEL_MAX_TUNES]; /* 0 if not set */
+};
+
+/* A tuning of the present target. */
 struct candidate {
+    struct tuning tuning;
     struct dgl_tune_candidate *report;   /* in `reports` */
     struct kernel_use *use, *shared_use; /* use of pass[1], if the target shares weights */
     /* layout of the weights that the candidate requires, or NULL for the present layout */
@@ -101,15 +109,18 @@ enum dgl_status tuner_add_default(struct tuner *t, const struct target *target);
 /* Adds a copy of an operation to a pass. */
 enum dgl_status tuner_add_op(const struct tuner *t, struct target_pass *pass, const struct op *op);
 /* Adds a candidate, unless it cannot run here or was added before. */
-enum dgl_status tuner_add(struct tuner *t, const struct target *target, const char *kernel,
-                          const char *tunes);
+enum dgl_status tuner_add(struct tuner *t, const struct target *target,
+                          const struct tuning *tuning);
+/* Adds the candidate of a stored result. */
+enum dgl_status tuner_add_stored(struct tuner *t, const struct target *target,
+                                 const struct tune_entry *entry);
 /* Adds all candidates that differ from a candidate in one tunable. */
 enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of);
 /* Adds the candidates of the first round: neighbours of the default, and all other kernels of the
  * operation. */
 enum dgl_status tuner_add_first(struct tuner *t, const struct target *target);
-/* Copies `tunes` with one tunable set to a value. Returns false if the text does not fit. */
-bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size);
+/* Returns the tuning with a value for one more tunable. */
+struct tuning tuning_with(const struct tuning *tuning, uint32_t tunable, int64_t value);
 /* Forgets the candidates from `first` on. */
 void tuner_drop(struct tuner *t, size_t first);
 /* Frees the candidates, programs and copied weights of the present target. */

@@ -61,24 +61,10 @@ enum dgl_status kernel_table_find(struct kernel_table *table, const struct kerne
             return DGL_OK;
         }
     }
-    struct kernel_use *use = dgl_new(struct kernel_use);
-    if (!use ||
-        !dgl_grow((void **)&table->uses, &table->cap, table->count + 1, sizeof(*table->uses))) {
-        free(use);
-        return dgl_fail_memory(device->log, "kernel table", sizeof(*use));
-    }
-    use->id = (uint32_t)table->count;
-    use->request = *request;
-    enum dgl_status status =
-        kernel_choose(device->log, table->set, &use->request, device->properties,
-                      device->num_properties, &use->choice);
-    if (status != DGL_OK) {
-        free(use);
-        return status;
-    }
-    table->uses[table->count++] = use;
-    *out = use;
-    return DGL_OK;
+    struct kernel_choice choice;
+    enum dgl_status status = kernel_choose(device->log, table->set, request, device->properties,
+                                           device->num_properties, &choice);
+    return status == DGL_OK ? kernel_table_add(table, request, &choice, out) : status;
 }
 
 enum dgl_status kernel_table_add(struct kernel_table *table, const struct kernel_request *request,

@@ -111,22 +111,14 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
                                   : pass->crowd ? &t->crowd->state->memory
                                                 : &t->s->state.memory;
     assert(!c->layout || !pass->crowd);
-    const struct plan *whole = session_plan(t->s);
     struct plan *plan = &c->plan[u];
     struct body *body = &c->body[u];
     struct exec *exec = NULL;
     exec_run_destroy(&c->run[u]);
     free(body->use);
-    *plan = (struct plan){.device = whole->device,
-                          .desc = whole->desc,
-                          .weights = whole->weights,
-                          .kv_type = whole->kv_type,
-                          .kv = whole->kv,
-                          .splits = whole->splits,
-                          .token_splits = whole->token_splits,
-                          .sum_rows = whole->sum_rows,
-                          .bodies = &c->only[u],
-                          .num_bodies = 1};
+    *plan = *session_plan(t->s); /* owns none of it */
+    plan->bodies = &c->only[u];
+    plan->num_bodies = 1;
     c->only[u] = body;
     *body = (struct body){.shape = pass->shape, .ops = {.ops = pass->ops, .count = pass->count}};
     body->use = dgl_new_array(const struct kernel_use *, pass->count);
@@ -283,32 +275,6 @@ done:
     return status;
 }
 
-/* Compiles a program of a candidate, if it is not compiled yet, and runs its known-answer test. An
- * error is stored in the candidate's reason. */
-static enum dgl_status try_use(struct tuner *t, struct candidate *c, const struct kernel_use *use,
-                               bool *verified)
-{
-    const struct gl_compile how = {.machine_code = true};
-    struct kernel_verdict verdict = {0};
-    enum dgl_status status = programs_compile(&t->programs, &use, 1, &how);
-    if (status == DGL_ERR_KERNEL) {
-        snprintf(c->report->reason, sizeof(c->report->reason), "it does not compile");
-        return DGL_OK;
-    }
-    if (status == DGL_OK && kernel_judge_knows(use->request.op))
-        status =
-            kernel_judge_use(t->judge,
-                             &(struct kernel_subject){.request = &use->request,
-                                                      .choice = &use->choice,
-                                                      .program = programs_get(&t->programs, use)},
-                             &verdict);
-    if (status == DGL_OK && verdict.kind == KERNEL_WRONG)
-        snprintf(c->report->reason, sizeof(c->report->reason), "%.*s",
-                 (int)sizeof(c->report->reason) - 1, verdict.text);
-    *verified = verdict.cases > 0 && verdict.kind == KERNEL_PASSED;
-    return status;
-}
-
 enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size_t first,
                               size_t end)
 {
@@ -317,29 +283,44 @@ enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size
     for (size_t i = first; i < end; i++)
         uses[i - first] = t->candidates[i]->use;
     enum dgl_status status = programs_compile(&t->programs, uses, end - first, &how);
-    if (status == DGL_ERR_KERNEL) /* compile one by one to find the wrong one */
-        status = DGL_OK;
-    for (size_t i = first; i < end && status == DGL_OK; i++) {
+    if (status != DGL_ERR_KERNEL) /* else compile one by one to find the wrong one */
+        TRY(status);
+    for (size_t i = first; i < end; i++) {
         struct candidate *c = t->candidates[i];
-        bool verified = true;
+        const struct kernel_use *const own[2] = {c->use, c->shared_use};
+        char *reason = c->report->reason;
+        const size_t size = sizeof(c->report->reason);
         if (session_is_cancelled(t->s))
-            return DGL_ERR_CANCELLED;
-        status = try_use(t, c, c->use, &c->report->verified);
-        if (status == DGL_OK && c->shared_use && !c->report->reason[0])
-            status = try_use(t, c, c->shared_use, &verified);
-        c->report->verified = c->report->verified && verified;
-        if (status == DGL_OK && c->layout && !c->report->reason[0])
-            status = tuner_copy_begin(t, target, c->layout);
-        if (status == DGL_ERR_NO_MEMORY && c->layout) {
-            tuner_copy_end(t);
-            snprintf(c->report->reason, sizeof(c->report->reason),
-                     "no memory for weights in layout %s beside the model's", c->layout->name);
-            status = DGL_OK;
+            TRY(DGL_ERR_CANCELLED);
+        c->report->verified = true;
+        for (int k = 0; k < 2 && own[k] && !reason[0]; k++) {
+            struct kernel_verdict verdict = {.kind = KERNEL_SKIPPED};
+            status = programs_compile(&t->programs, &own[k], 1, &how);
+            if (status == DGL_ERR_KERNEL) {
+                snprintf(reason, size, "it does not compile");
+            } else if (status == DGL_OK && kernel_judge_knows(own[k]->request.op)) {
+                const struct kernel_subject subject = {.request = &own[k]->request,
+                                                       .choice = &own[k]->choice,
+                                                       .program =
+                                                           programs_get(&t->programs, own[k])};
+                status = kernel_judge_use(t->judge, &subject, &verdict);
+            }
+            TRY(reason[0] ? DGL_OK : status);
+            if (verdict.kind == KERNEL_WRONG)
+                snprintf(reason, size, "%.*s", (int)size - 1, verdict.text);
+            c->report->verified &= verdict.cases > 0 && verdict.kind == KERNEL_PASSED;
         }
-        for (uint32_t u = 0; u < target->num_passes && status == DGL_OK && !c->report->reason[0];
-             u++)
-            status = bind(t, &target->pass[u], c, u);
+        status = c->layout && !reason[0] ? tuner_copy_begin(t, target, c->layout) : DGL_OK;
+        if (status == DGL_ERR_NO_MEMORY) {
+            tuner_copy_end(t);
+            snprintf(reason, size, "no memory for weights in layout %s beside the model's",
+                     c->layout->name);
+        }
+        TRY(reason[0] ? DGL_OK : status);
+        for (uint32_t u = 0; u < target->num_passes && !reason[0]; u++)
+            TRY(bind(t, &target->pass[u], c, u));
     }
+done:
     return status;
 }
 

@@ -40,21 +40,8 @@ enum dgl_status dgl_tuned_iterate(struct dgl_device *dev,
     tune_store_load(&store, dev);
     device_leave(dev, &saved);
     bool more = true;
-    for (size_t i = 0; i < store.count && more; i++) {
-        const struct tune_entry *e = &store.items[i];
-        more = cb(priv, &(const struct dgl_tuned){.op = e->op,
-                                                  .request = e->key,
-                                                  .texts = e->texts,
-                                                  .phase = e->phase,
-                                                  .tokens = e->tokens,
-                                                  .kernel = e->kernel,
-                                                  .tunes = e->tunes,
-                                                  .default_kernel = e->default_kernel,
-                                                  .default_us = e->default_us,
-                                                  .tuned_us = e->tuned_us,
-                                                  .spread = e->spread,
-                                                  .time = e->time});
-    }
+    for (size_t i = 0; i < store.count && more; i++)
+        more = cb(priv, &store.items[i]);
     tune_store_finish(&store);
     return DGL_OK;
 }

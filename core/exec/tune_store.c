@@ -15,17 +15,17 @@
 
 #define FIELD(name, type, member, limit)                                                           \
     {                                                                                              \
-        name, DGL_FIELD_##type, offsetof(struct tune_entry, member), limit                         \
+        name, DGL_FIELD_##type, offsetof(struct dgl_tuned, member), limit                          \
     }
 
 static const struct dgl_field fields[] = {
-    FIELD("request", TEXT, key, 0),
+    FIELD("request", TEXT, request, 0),
     FIELD("op", TEXT, op, 0),
     FIELD("phase", U32, phase, DGL_PHASE_SAMPLE),
     FIELD("tokens", U32, tokens, INT32_MAX),
-    FIELD("texts", CHARS, texts, sizeof(((struct tune_entry *)0)->texts)),
-    FIELD("kernel", CHARS, kernel, sizeof(((struct tune_entry *)0)->kernel)),
-    FIELD("default", CHARS, default_kernel, sizeof(((struct tune_entry *)0)->default_kernel)),
+    FIELD("texts", TEXT, texts, 0),
+    FIELD("kernel", TEXT, kernel, 0),
+    FIELD("default", TEXT, default_kernel, 0),
     FIELD("tunes", TEXT, tunes, 0),
     FIELD("default_us", F64, default_us, 0),
     FIELD("tuned_us", F64, tuned_us, 0),
@@ -42,12 +42,18 @@ static const struct dgl_record_format format = {.name = "dopplergl-tunings-3",
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-static void entry_finish(struct tune_entry *entry)
+/* Returns the place of a text of the entry, or NULL if field `i` has another type. */
+static char **text_at(const struct dgl_tuned *entry, size_t i)
 {
-    free(entry->key);
-    free(entry->op);
-    free(entry->tunes);
-    *entry = (struct tune_entry){0};
+    return fields[i].type == DGL_FIELD_TEXT ? (char **)((char *)entry + fields[i].offset) : NULL;
+}
+
+static void entry_finish(struct dgl_tuned *entry)
+{
+    for (size_t i = 0; i < format.num_fields; i++)
+        if (text_at(entry, i))
+            free(*text_at(entry, i));
+    *entry = (struct dgl_tuned){0};
 }
 
 void tune_store_finish(struct tune_store *store)
@@ -58,26 +64,29 @@ void tune_store_finish(struct tune_store *store)
     *store = (struct tune_store){0};
 }
 
-const struct tune_entry *tune_store_find(const struct tune_store *store, const char *key,
-                                         const char *texts)
+const struct dgl_tuned *tune_store_find(const struct tune_store *store, const char *request,
+                                        const char *texts)
 {
     for (size_t i = 0; i < store->count; i++)
-        if (strcmp(store->items[i].key, key) == 0 && strcmp(store->items[i].texts, texts) == 0)
+        if (strcmp(store->items[i].request, request) == 0 &&
+            strcmp(store->items[i].texts, texts) == 0)
             return &store->items[i];
     return NULL;
 }
 
-bool tune_store_put(struct tune_store *store, const struct tune_entry *entry)
+bool tune_store_put(struct tune_store *store, const struct dgl_tuned *entry)
 {
-    struct tune_entry copy = *entry;
-    copy.key = strdup(entry->key);
-    copy.op = strdup(entry->op);
-    copy.tunes = strdup(entry->tunes);
-    struct tune_entry *known =
-        (struct tune_entry *)tune_store_find(store, entry->key, entry->texts);
-    if (!copy.key || !copy.op || !copy.tunes ||
-        (!known &&
-         !dgl_grow((void **)&store->items, &store->cap, store->count + 1, sizeof(*store->items)))) {
+    struct dgl_tuned copy = *entry;
+    bool ok = true;
+    for (size_t i = 0; i < format.num_fields; i++)
+        if (text_at(entry, i)) {
+            *text_at(&copy, i) = strdup(*text_at(entry, i));
+            ok = ok && *text_at(&copy, i);
+        }
+    struct dgl_tuned *known =
+        (struct dgl_tuned *)tune_store_find(store, entry->request, entry->texts);
+    if (!ok || (!known && !dgl_grow((void **)&store->items, &store->cap, store->count + 1,
+                                    sizeof(*store->items)))) {
         entry_finish(&copy);
         return false;
     }
@@ -120,13 +129,13 @@ bool tune_texts(const struct kernel_set *set, const char *op, bool f16, char out
 
 /* ---- hints ----------------------------------------------------------------------------------- */
 
-bool tune_entry_says_more(const struct tune_entry *entry)
+bool tune_entry_says_more(const struct dgl_tuned *entry)
 {
     return entry->tunes[0] || strcmp(entry->kernel, entry->default_kernel) != 0;
 }
 
 /* {"NAME.TUNABLE": 8, ...} */
-static void put_tunes(struct dgl_json_writer *w, const struct tune_entry *entry)
+static void put_tunes(struct dgl_json_writer *w, const struct dgl_tuned *entry)
 {
     struct dgl_str rest = dgl_str_of(entry->tunes), part;
     dgl_jw_object(w);
@@ -144,7 +153,7 @@ static void put_tunes(struct dgl_json_writer *w, const struct tune_entry *entry)
     dgl_jw_end_object(w);
 }
 
-void tune_hints_put(const struct tune_entry *entries, size_t count, const bool *take,
+void tune_hints_put(const struct dgl_tuned *entries, size_t count, const bool *take,
                     struct dgl_buf *json)
 {
     struct dgl_json_writer w = dgl_json_writer(json, 0);
@@ -152,14 +161,14 @@ void tune_hints_put(const struct tune_entry *entries, size_t count, const bool *
     dgl_jw_field_object(&w, "tunes");
     for (size_t i = 0; i < count; i++)
         if ((!take || take[i]) && entries[i].tunes[0]) {
-            dgl_jw_key(&w, entries[i].key);
+            dgl_jw_key(&w, entries[i].request);
             put_tunes(&w, &entries[i]);
         }
     dgl_jw_end_object(&w);
     dgl_jw_field_object(&w, "variants");
     for (size_t i = 0; i < count; i++)
         if ((!take || take[i]) && strcmp(entries[i].kernel, entries[i].default_kernel) != 0) {
-            dgl_jw_field_cstr(&w, entries[i].key, entries[i].kernel);
+            dgl_jw_field_cstr(&w, entries[i].request, entries[i].kernel);
         }
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);
@@ -174,20 +183,21 @@ void tune_store_hints(const struct tune_store *store, const struct kernel_set *s
     char op[64] = "", texts[2][65] = {""}; /* [1]: for kernels of PRECISION f16 */
     *count = 0;
     for (size_t i = 0; valid && i < store->count; i++) {
-        const struct tune_entry *entry = &store->items[i];
-        size_t len = strcspn(entry->key, "/");
+        const struct dgl_tuned *entry = &store->items[i];
+        size_t len = strcspn(entry->request, "/");
         if (len >= sizeof(op))
             continue;
-        if (strncmp(op, entry->key, len) != 0 || op[len]) {
-            snprintf(op, sizeof(op), "%.*s", (int)len, entry->key);
+        if (strncmp(op, entry->request, len) != 0 || op[len]) {
+            snprintf(op, sizeof(op), "%.*s", (int)len, entry->request);
             for (int f16 = 0; f16 <= 1; f16++)
                 if (!tune_texts(set, op, f16, texts[f16]))
                     texts[f16][0] = '\0';
         }
         const struct kernel *kernel = kernel_set_find(set, entry->kernel);
         const bool f16 = kernel && kernel->f16;
-        valid[i] = tune_entry_says_more(entry) && strcmp(entry->texts, texts[f16]) == 0 &&
-                   (f16 ? allow_f16 : !allow_f16 || !tune_store_find(store, entry->key, texts[1]));
+        valid[i] =
+            tune_entry_says_more(entry) && strcmp(entry->texts, texts[f16]) == 0 &&
+            (f16 ? allow_f16 : !allow_f16 || !tune_store_find(store, entry->request, texts[1]));
         *count += valid[i];
     }
     if (valid)
@@ -219,7 +229,7 @@ void tune_store_load(struct tune_store *store, struct dgl_device *dev)
     *store = (struct tune_store){0};
     bool damaged = open_records(&records, dev) == DGL_RECORDS_DAMAGED;
     for (size_t i = 0; i < records.count; i++) {
-        struct tune_entry entry = {0};
+        struct dgl_tuned entry = {0};
         if (!dgl_records_get(&records, &records.items[i], &entry) || entry.tokens <= 0)
             damaged = true;
         else
@@ -244,7 +254,7 @@ bool tune_store_save(const struct tune_store *store, struct dgl_device *dev)
     open_records(&records, dev);
     for (size_t i = 0; i < store->count && ok; i++) {
         struct dgl_buf key = {0};
-        dgl_buf_printf(&key, "%s@%s", store->items[i].key, store->items[i].texts);
+        dgl_buf_printf(&key, "%s@%s", store->items[i].request, store->items[i].texts);
         ok = !key.failed && dgl_records_put(&records, key.p, &store->items[i]);
         dgl_buf_finish(&key);
     }

@@ -5,23 +5,11 @@
 
 #include "core/memory/device.h"
 
-/* Result of one request. If the default was not beaten, `kernel` is the default kernel and `tunes`
- * is empty. */
-struct tune_entry {
-    char *key;            /* kernel_request_key() */
-    char *op;             /* label of the operation in the plan, such as "qkv" */
-    enum dgl_phase phase; /* phase and tokens of the measured pass */
-    int32_t tokens;
-    char texts[65];  /* tune_texts() of its kernels, in the precision of `kernel` */
-    char kernel[64]; /* NAME */
-    char default_kernel[64];
-    char *tunes; /* "WG_SIZE=128 EACH=2", blank-separated; "" means the presets */
-    double default_us, tuned_us;
-    double spread; /* largest minus smallest ratio of the two in paired rounds */
-    int64_t time;  /* seconds since 1970 */
-};
+/* Results by request and texts. `request` is kernel_request_key(), `texts` is tune_texts() of its
+ * kernels, in the precision of `kernel`. If the default was not beaten, `kernel` is the default
+ * kernel and `tunes` is "". */
 struct tune_store {
-    struct tune_entry *items;
+    struct dgl_tuned *items; /* own their texts */
     size_t count, cap;
 };
 
@@ -34,13 +22,13 @@ bool tune_store_reset(struct dgl_device *dev);
 void tune_store_finish(struct tune_store *store);
 /* Adds a copy of the entry, and replaces an entry with the same key and texts. Returns false if
  * memory runs out. */
-bool tune_store_put(struct tune_store *store, const struct tune_entry *entry);
+bool tune_store_put(struct tune_store *store, const struct dgl_tuned *entry);
 /* Returns NULL if there is no such entry. */
-const struct tune_entry *tune_store_find(const struct tune_store *store, const char *key,
-                                         const char *texts);
+const struct dgl_tuned *tune_store_find(const struct tune_store *store, const char *request,
+                                        const char *texts);
 
 /* Returns true if the entry is not the default. */
-bool tune_entry_says_more(const struct tune_entry *entry);
+bool tune_entry_says_more(const struct dgl_tuned *entry);
 
 /* SHA-256, in hex, over the texts of all kernels of the set that serve an operation, and of their
  * libs. Results are only valid for equal texts. Kernels of PRECISION f16 are only compared with
@@ -48,7 +36,7 @@ bool tune_entry_says_more(const struct tune_entry *entry);
 bool tune_texts(const struct kernel_set *set, const char *op, bool f16, char out[65]);
 /* Writes the entries as a JSON object of hints for KERNEL_LAYER_TUNER. `take` selects entries; NULL
  * selects all. */
-void tune_hints_put(const struct tune_entry *entries, size_t count, const bool *take,
+void tune_hints_put(const struct dgl_tuned *entries, size_t count, const bool *take,
                     struct dgl_buf *json);
 /* Writes the entries whose texts equal those of the set, like tune_hints_put(). *count is the
  * number of entries that differ from the defaults. If computePrecision is f16, entries of kernels

@@ -183,7 +183,7 @@ static enum dgl_status list_targets(struct tuner *t)
         /* A stored result is found by the texts of the target's kernels. */
         if (!tune_texts(t->set, target->pass[0].ops[0].request.op, f16, target->texts))
             TRY(dgl_fail_memory(t->log, "a digest of kernels", 65));
-        const struct tune_entry *known = tune_store_find(&t->store, target->key, target->texts);
+        const struct dgl_tuned *known = tune_store_find(&t->store, target->key, target->texts);
         target->time = known ? known->time : 0;
         target->place = i;
     }
@@ -220,18 +220,18 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
     r->ops[r->num_ops++] = *op;
     if (t->p->compare || op->candidates[0].reason[0])
         return DGL_OK;
-    struct tune_entry entry = {.key = target->key,
-                               .op = (char *)op->op,
-                               .phase = op->phase,
-                               .tokens = op->tokens,
-                               .tunes = t->reports[winner].tunes,
-                               .default_us = op->default_us,
-                               .tuned_us = op->tuned_us,
-                               .spread = op->spread,
-                               .time = (int64_t)time(NULL)};
-    memcpy(entry.texts, target->texts, sizeof(entry.texts));
-    memcpy(entry.kernel, t->reports[winner].kernel, sizeof(entry.kernel));
-    memcpy(entry.default_kernel, t->reports[0].kernel, sizeof(entry.default_kernel));
+    const struct dgl_tuned entry = {.request = target->key,
+                                    .op = op->op,
+                                    .texts = target->texts,
+                                    .phase = op->phase,
+                                    .tokens = op->tokens,
+                                    .kernel = t->reports[winner].kernel,
+                                    .tunes = t->reports[winner].tunes,
+                                    .default_kernel = t->reports[0].kernel,
+                                    .default_us = op->default_us,
+                                    .tuned_us = op->tuned_us,
+                                    .spread = op->spread,
+                                    .time = (int64_t)time(NULL)};
     if (!tune_store_put(&t->store, &entry))
         return dgl_fail_memory(t->log, "the tuner's store", sizeof(entry));
     r->stored = tune_store_save(&t->store, session_dev(t->s));
@@ -241,7 +241,7 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
 static enum dgl_status tune_target(struct tuner *t, struct target *target)
 {
     struct dgl_tune_op op = {.default_us = 0};
-    const struct tune_entry *known = tune_store_find(&t->store, target->key, target->texts);
+    const struct dgl_tuned *known = tune_store_find(&t->store, target->key, target->texts);
     size_t best = 0;
     bool beats = false;
     known = known && tune_entry_says_more(known) ? known : NULL; /* a winner but the default */

@@ -258,8 +258,10 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const st
         return DGL_OK;
     /* Choose as a model would with these hints of the tuner's layer: the kernel, and its tunables
      * that differ from their presets. */
-    struct tune_entry entry = {.key = target->key, .tunes = report.tunes};
-    memcpy(entry.kernel, report.kernel, sizeof(entry.kernel));
+    const struct dgl_tuned entry = {.request = target->key,
+                                    .kernel = report.kernel,
+                                    .tunes = report.tunes,
+                                    .default_kernel = ""};
     tune_hints_put(&entry, 1, NULL, &json);
     if (json.failed)
         TRY(dgl_fail_memory(t->log, "hints", json.len));
@@ -323,7 +325,7 @@ enum dgl_status tuner_add_default(struct tuner *t, const struct target *target)
 }
 
 enum dgl_status tuner_add_stored(struct tuner *t, const struct target *target,
-                                 const struct tune_entry *entry)
+                                 const struct dgl_tuned *entry)
 {
     struct tuning tuning = {.kernel = kernel_set_find(t->set, entry->kernel)};
     struct dgl_str rest = dgl_str_of(entry->tunes), part;

@@ -113,7 +113,7 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target,
                           const struct tuning *tuning);
 /* Adds the candidate of a stored result. */
 enum dgl_status tuner_add_stored(struct tuner *t, const struct target *target,
-                                 const struct tune_entry *entry);
+                                 const struct dgl_tuned *entry);
 /* Adds all candidates that differ from a candidate in one tunable. */
 enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of);
 /* Adds the candidates of the first round: neighbours of the default, and all other kernels of the

@@ -365,20 +365,22 @@ static void test_variant(void **state)
     const struct kernel_use *use = NULL;
     struct tune_store store = {0};
     struct dgl_buf key = {0};
-    struct tune_entry entry = {.op = "o",
-                               .phase = DGL_PHASE_DECODE,
-                               .tokens = 1,
-                               .tunes = "ROW_THREADS=4",
-                               .kernel = "matmul_decode"};
+    char texts[65];
+    struct dgl_tuned entry = {.op = "o",
+                              .phase = DGL_PHASE_DECODE,
+                              .tokens = 1,
+                              .tunes = "ROW_THREADS=4",
+                              .kernel = "matmul_decode"};
     (void)state;
     const struct body *body = plan_body(plan, PASS_DECODE);
     for (size_t i = 0; i < body->ops.count && !use; i++)
         use = strcmp(body->ops.ops[i].label, "o") == 0 ? body->use[i] : NULL;
     assert_non_null(use);
     kernel_request_key(&use->request, &key);
-    entry.key = key.p;
-    snprintf(entry.default_kernel, sizeof(entry.default_kernel), "%s", use->choice.kernel->name);
-    assert_true(tune_texts(o.model->untuned, "matmul", false, entry.texts));
+    entry.request = key.p;
+    entry.default_kernel = use->choice.kernel->name;
+    entry.texts = texts;
+    assert_true(tune_texts(o.model->untuned, "matmul", false, texts));
     assert_true(tune_store_put(&store, &entry));
     assert_true(tune_store_save(&store, device));
     tune_store_finish(&store);
@@ -425,8 +427,8 @@ static void test_keys_are_patterns(void **state)
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
-static const struct tune_entry entries[] = {
-    {.key = "norm/post=store/H=64",
+static const struct dgl_tuned entries[] = {
+    {.request = "norm/post=store/H=64",
      .op = "attn_norm",
      .phase = DGL_PHASE_PREFILL,
      .tokens = 128,
@@ -438,7 +440,7 @@ static const struct tune_entry entries[] = {
      .tuned_us = 2,
      .spread = 0.125,
      .time = 1795000000},
-    {.key = "embed/H=64",
+    {.request = "embed/H=64",
      .op = "embed",
      .phase = DGL_PHASE_DECODE,
      .tokens = 1,
@@ -449,7 +451,7 @@ static const struct tune_entry entries[] = {
      .default_us = 5,
      .tuned_us = 4,
      .time = 1795000001},
-    {.key = "norm/post=add/H=64",
+    {.request = "norm/post=add/H=64",
      .op = "post",
      .phase = DGL_PHASE_SAMPLE,
      .tokens = 1,
@@ -499,8 +501,8 @@ static void test_round_trip(void **state)
     tune_store_load(&store, device);
     assert_int_equal(store.count, ENTRIES);
     for (int i = 0; i < ENTRIES; i++) {
-        const struct tune_entry *want = &entries[i];
-        const struct tune_entry *got = tune_store_find(&store, want->key, want->texts);
+        const struct dgl_tuned *want = &entries[i];
+        const struct dgl_tuned *got = tune_store_find(&store, want->request, want->texts);
         assert_non_null(got);
         assert_string_equal(got->op, want->op);
         assert_int_equal(got->phase, want->phase);
@@ -513,7 +515,7 @@ static void test_round_trip(void **state)
         assert_near(got->spread, want->spread, 0);
         assert_true(got->time == want->time);
     }
-    assert_null(tune_store_find(&store, entries[0].key, "2"));
+    assert_null(tune_store_find(&store, entries[0].request, "2"));
     tune_store_finish(&store);
 }
 
@@ -618,24 +620,27 @@ static void test_precisions_are_apart(void **state)
     const struct dgl_kernel_text text = {file, lines, strlen(lines)};
     struct kernel_set *sets[2];
     struct tune_store store = {0};
-    struct tune_entry entry = {
-        .key = "matmul/phase=prefill/N=64", .op = "o", .phase = DGL_PHASE_PREFILL, .tokens = 64};
+    char texts[65];
+    struct dgl_tuned entry = {.request = "matmul/phase=prefill/N=64",
+                              .op = "o",
+                              .phase = DGL_PHASE_PREFILL,
+                              .tokens = 64};
     (void)state;
     for (int f16 = 0; f16 <= 1; f16++) {
         sets[f16] = loaded_set(dgl_kernels_params(.files = &file, .num_files = 1, .texts = &text,
                                                   .num_texts = 1, .hints = f16 ? asked : NULL));
-        assert_true(tune_texts(sets[0], "matmul", f16, entry.texts));
+        assert_true(tune_texts(sets[0], "matmul", f16, texts));
+        entry.texts = texts;
         entry.tunes = f16 ? "ROWS=2" : "TOKENS=64";
-        snprintf(entry.kernel, sizeof(entry.kernel), "%s",
-                 f16 ? "matmul_prefill" : "matmul_prefill_wide");
-        snprintf(entry.default_kernel, sizeof(entry.default_kernel), "%s", entry.kernel);
+        entry.kernel = f16 ? "matmul_prefill" : "matmul_prefill_wide";
+        entry.default_kernel = entry.kernel;
         assert_true(tune_store_put(&store, &entry));
     }
     assert_int_equal(store.count, 2);
-    entry.key = "matmul/phase=decode/N=64"; /* no kernel of PRECISION f16 is for it */
+    entry.request = "matmul/phase=decode/N=64"; /* no kernel of PRECISION f16 is for it */
     entry.tunes = "ROWS=4";
-    snprintf(entry.kernel, sizeof(entry.kernel), "matmul_decode");
-    assert_true(tune_texts(sets[0], "matmul", false, entry.texts));
+    entry.kernel = "matmul_decode";
+    assert_true(tune_texts(sets[0], "matmul", false, texts));
     assert_true(tune_store_put(&store, &entry));
     for (int f16 = 0; f16 <= 1; f16++) {
         struct dgl_buf json = {0};

@@ -81,7 +81,7 @@ struct kv_pages {
     uint16_t *page[KV_MAX_GROUPS];
     uint64_t *page_id; /* [num_page_ids], ids of the sequence's first pages */
     uint32_t count, most;
-    uint32_t num_known; /* number of leading pages that are in the page table on the device */
+    uint32_t num_known; /* leading pages that are in the page table of the sequence's passes */
     uint32_t num_page_ids;
     uint32_t prefix_serial; /* kv_cache.prefix_serial when the ids were set */
     uint64_t root;          /* kv_prefix_root(); may change while there are no ids */

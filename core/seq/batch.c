@@ -457,8 +457,7 @@ static enum dgl_status read_on(struct batch_request *r)
     const int32_t count = batch_request_tokens(r);
     int32_t adopted = 0;
     enum dgl_status status = DGL_OK;
-    if (!pass_state_is_current(&s->state))
-        TRY(pass_state_follow(&s->state));
+    TRY(pass_state_follow(&s->state));
     if (!r->begun) {
         const bool first = r->g.start_ns == 0;
         info->prompt_tokens += first ? r->result.num_prompt_ids : 0;
@@ -488,10 +487,8 @@ done:
 /* Samples the first token of an answer, after the last pass of its prompt. */
 static enum dgl_status write_first(struct batch_request *r)
 {
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status = pass_state_follow(&r->lane->session->state);
     r->state = REQUEST_WRITES;
-    if (!pass_state_is_current(&r->lane->session->state))
-        status = pass_state_follow(&r->lane->session->state);
     if (status == DGL_OK && r->how.max_tokens != DGL_TOKENS_NONE)
         return generation_sample_first(&r->g);
     generation_end(&r->g, DGL_FINISH_LENGTH);

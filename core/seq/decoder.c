@@ -150,7 +150,7 @@ static enum dgl_status write_slot(struct decoder *d, int32_t i, bool trial)
     TRY(pass_state_write(d->state, BUF_ADJUST, i, 0, adjusts ? seq->adjust.words : nothing,
                          adjusts ? pass_state_part(d->state, BUF_ADJUST, i).size
                                  : sizeof(nothing)));
-    TRY(step_table_put(&d->state->steps, pass_state_dev(d->state), (uint32_t)i, &step));
+    TRY(pass_state_put(d->state, (uint32_t)i, &step));
 done:
     return status;
 }
@@ -164,6 +164,7 @@ enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *s
         i++;
     d->slot[i] = (struct decoder_slot){.g = g, .serial = d->slot[i].serial};
     d->members++;
+    g->s->seq.pages.num_known = 0; /* of the page table of the decoder */
     *slot = i;
     if (d->slots > 1) {
         TRY(write_slot(d, i, false));
@@ -190,32 +191,6 @@ void decoder_leave(struct decoder *d, int32_t slot)
 
 /* ---- the page table -------------------------------------------------------------------------- */
 
-/* Writes entries [first, end) of each group to the device. */
-static enum dgl_status write_pages(struct decoder *d, uint32_t first, uint32_t end)
-{
-    const struct kv_cache *kv = &d->state->model->shard->kv;
-    enum dgl_status status = DGL_OK;
-    first &= ~1u;
-    end = (end + 1) & ~1u;
-    for (uint32_t g = 0; g < kv->num_groups && first < end; g++) {
-        const uint32_t at = g * kv->entries + first;
-        TRY(pass_state_write(d->state, BUF_PAGES, 0, at * 2ull, d->state->pages->page + at,
-                             (end - first) * 2ull));
-    }
-done:
-    return status;
-}
-
-/* Copies the entries of a member's pages [first, end). */
-static void copy_pages(struct decoder *d, const struct decoder_slot *slot, uint32_t first,
-                       uint32_t end)
-{
-    const struct kv_cache *kv = &d->state->model->shard->kv;
-    for (uint32_t g = 0; g < kv->num_groups; g++)
-        memcpy(d->state->pages->page + g * kv->entries + slot->kv_first + first,
-               slot->g->s->seq.pages.page[g] + first, (end - first) * sizeof(uint16_t));
-}
-
 /* Lays out the page table again: each member gets entries for its pages, and some more. */
 static enum dgl_status lay_out_pages(struct decoder *d)
 {
@@ -231,11 +206,10 @@ static enum dgl_status lay_out_pages(struct decoder *d)
         struct decoder_slot *slot = &d->slot[i];
         if (!slot->g)
             continue;
-        const struct kv_pages *pages = &slot->g->s->seq.pages;
+        struct kv_pages *pages = &slot->g->s->seq.pages;
         slot->kv_first = next;
         slot->kv_room = ((pages->count + 1) & ~1u) + (more < 16 ? more : 16);
-        slot->kv_known = pages->count;
-        copy_pages(d, slot, 0, pages->count);
+        pages->num_known = 0;
         next += slot->kv_room;
         TRY(pass_state_write(d->state, BUF_STEP, 0,
                              offsetof(struct dgl_step_table, seq) +
@@ -243,7 +217,6 @@ static enum dgl_status lay_out_pages(struct decoder *d)
                                  offsetof(struct dgl_step, kv_first),
                              &slot->kv_first, 4));
     }
-    TRY(write_pages(d, 0, next));
 done:
     return status;
 }
@@ -255,28 +228,19 @@ static enum dgl_status reserve(void *priv, int32_t steps)
     enum dgl_status status = DGL_OK;
     bool fits = true;
     for (int32_t i = 0; i < d->slots; i++) {
-        struct decoder_slot *slot = &d->slot[i];
+        const struct decoder_slot *slot = &d->slot[i];
         if (!slot->g)
             continue;
         const int32_t end = slot->g->s->seq.len + d->steps + steps, limit = limit_of(slot->g);
-        TRY(session_reserve(slot->g->s, end < limit || d->slots == 1 ? end : limit));
-        fits = fits && slot->g->s->seq.pages.count <= slot->kv_room;
+        TRY(sequence_reserve(&slot->g->s->seq, end < limit || d->slots == 1 ? end : limit));
+        fits = fits && (d->slots == 1 || slot->g->s->seq.pages.count <= slot->kv_room);
     }
-    if (d->slots == 1) /* session_reserve() wrote its page table */
-        goto done;
-    if (!fits) {
+    TRY(pass_state_follow(d->state));
+    if (!fits)
         TRY(lay_out_pages(d));
-        goto done;
-    }
-    for (int32_t i = 0; i < d->slots; i++) {
-        struct decoder_slot *slot = &d->slot[i];
-        if (!slot->g || slot->kv_known == slot->g->s->seq.pages.count)
-            continue;
-        const uint32_t first = slot->kv_known, count = slot->g->s->seq.pages.count;
-        copy_pages(d, slot, first, count);
-        slot->kv_known = count;
-        TRY(write_pages(d, slot->kv_first + first, slot->kv_first + count));
-    }
+    for (int32_t i = 0; i < d->slots; i++)
+        if (d->slot[i].g)
+            TRY(pass_state_write_pages(d->state, d->slot[i].kv_first, &d->slot[i].g->s->seq.pages));
 done:
     return status;
 }
@@ -473,7 +437,7 @@ static enum dgl_status write_rows(struct decoder *d)
             st->rows[d->rows] = (struct pass_row){.seq = (uint32_t)i};
             d->row[d->rows++] = (uint8_t)i;
         }
-    return step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, (uint32_t)d->rows);
+    return pass_state_set_rows(st, st->rows, (uint32_t)d->rows);
 }
 
 /* Returns the shapes of passes over `least` or more members, except those that sample. Compiling

@@ -27,9 +27,9 @@ struct generation;
 #define DECODER_BURSTS    2
 
 struct decoder_slot {
-    struct generation *g;                 /* member, or NULL if the slot is free */
-    uint32_t serial;                      /* incremented when a member leaves */
-    uint32_t kv_first, kv_room, kv_known; /* entries of the page table: first, capacity, written */
+    struct generation *g;       /* member, or NULL if the slot is free */
+    uint32_t serial;            /* incremented when a member leaves */
+    uint32_t kv_first, kv_room; /* entries of the page table, if there are several slots */
 };
 
 /* Steps that are queued together and read back at once. */

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -49,10 +50,9 @@ enum dgl_status pass_state_init(struct pass_state *st, struct dgl_model *m,
         (struct model_user){.ops = ops ? ops : &own, .next = m->users, .runner = &st->runner};
     m->users = &st->user;
     st->rows = dgl_new_array(struct pass_row, (size_t)st->ubatch);
-    st->pages = st->slots > 1 ? dgl_new(struct dgl_kv_table) : NULL;
-    return st->rows && (st->pages || st->slots == 1)
-               ? DGL_OK
-               : dgl_fail_memory(m->log, "rows of a pass", sizeof(*st->pages));
+    return st->rows ? DGL_OK
+                    : dgl_fail_memory(m->log, "rows of a pass",
+                                      (uint64_t)st->ubatch * sizeof(*st->rows));
 }
 
 void pass_state_finish(struct pass_state *st)
@@ -64,7 +64,12 @@ void pass_state_finish(struct pass_state *st)
         *link = st->user.next;
     pass_state_drop(st);
     free(st->rows);
-    free(st->pages);
+}
+
+static void forget_rows(struct pass_state *st)
+{
+    st->table_rows = 0;
+    memset(st->table, 0xff, sizeof(st->table));
 }
 
 /* Layout: uint count, then the ids. */
@@ -100,11 +105,7 @@ enum dgl_status pass_state_make(struct pass_state *st)
                        state[BUF_ARRIVED].size));
     TRY(gl_buffer_zero(dev->gl, state[BUF_PAGES].buffer, state[BUF_PAGES].offset,
                        sizeof(struct dgl_kv_table)));
-    st->steps = (struct step_table){.range = state[BUF_STEP], .seqs = (uint32_t)st->slots};
-    if (st->slots > 1) {
-        st->steps.ids_stride = (uint32_t)(pass_state_part(st, BUF_IDS, 0).size / 4);
-        st->steps.adjust_stride = (uint32_t)(pass_state_part(st, BUF_ADJUST, 0).size / 4);
-    }
+    forget_rows(st);
     TRY(write_stop_ids(st));
     TRY(pass_state_write_rope(st, 0));
     st->generation = model_generation(m);
@@ -212,6 +213,59 @@ enum dgl_status pass_state_read(const struct pass_state *st, enum plan_buffer bu
     return gl_buffer_read(pass_state_dev(st)->gl, part.buffer, part.offset + at, bytes, size);
 }
 
+enum dgl_status pass_state_put(const struct pass_state *st, uint32_t seq,
+                               const struct dgl_step *step)
+{
+    assert(seq < (uint32_t)st->slots);
+    return pass_state_write(st, BUF_STEP, 0,
+                            offsetof(struct dgl_step_table, seq) + seq * sizeof(*step), step,
+                            sizeof(*step));
+}
+
+enum dgl_status pass_state_set_rows(struct pass_state *st, const struct pass_row *rows,
+                                    uint32_t num_rows)
+{
+    const uint32_t head[4] = {
+        num_rows, (uint32_t)st->slots,
+        st->slots > 1 ? (uint32_t)(pass_state_part(st, BUF_IDS, 0).size / 4) : 0,
+        st->slots > 1 ? (uint32_t)(pass_state_part(st, BUF_ADJUST, 0).size / 4) : 0};
+    uint32_t changed = num_rows; /* first row that differs on the device */
+    enum dgl_status status = DGL_OK;
+    assert(num_rows > 0 && num_rows <= DGL_STEP_ROWS);
+    for (uint32_t i = num_rows; i-- > 0;) {
+        const uint32_t word = DGL_STEP_ROW(rows[i].seq, rows[i].offset);
+        assert(rows[i].seq < (uint32_t)st->slots && rows[i].offset < 1u << 16);
+        if (st->table[i] != word)
+            changed = i;
+        st->table[i] = word;
+    }
+    if (st->table_rows != num_rows)
+        TRY(pass_state_write(st, BUF_STEP, 0, 0, head, sizeof(head)));
+    if (changed < num_rows)
+        TRY(pass_state_write(st, BUF_STEP, 0, offsetof(struct dgl_step_table, row) + changed * 4ull,
+                             &st->table[changed], (num_rows - changed) * 4ull));
+    st->table_rows = num_rows;
+done:
+    if (status != DGL_OK)
+        forget_rows(st);
+    return status;
+}
+
+enum dgl_status pass_state_write_pages(const struct pass_state *st, uint32_t kv_first,
+                                       struct kv_pages *pages)
+{
+    const struct kv_cache *kv = &st->model->shard->kv;
+    /* Two entries share a word. */
+    const uint32_t first = pages->num_known & ~1u, end = (pages->count + 1) & ~1u;
+    enum dgl_status status = DGL_OK;
+    for (uint32_t g = 0; g < kv->num_groups && pages->num_known < pages->count; g++)
+        TRY(pass_state_write(st, BUF_PAGES, 0, (g * kv->entries + kv_first + first) * 2ull,
+                             pages->page[g] + first, (end - first) * 2ull));
+    pages->num_known = pages->count;
+done:
+    return status;
+}
+
 enum dgl_status pass_state_add(struct pass_state *st, const struct dgl_step *step,
                                const struct pass_row *row)
 {
@@ -229,7 +283,7 @@ enum dgl_status pass_state_add(struct pass_state *st, const struct dgl_step *ste
         r->offset = i;
         r->flags &= i + 1 == step->tokens ? ~0u : ROW_SCORE | ROW_HIDDEN;
     }
-    return step_table_put(&st->steps, pass_state_dev(st), row->seq, step);
+    return pass_state_put(st, row->seq, step);
 }
 
 enum dgl_status pass_state_write_step(struct pass_state *st, const struct dgl_step *step,
@@ -238,7 +292,7 @@ enum dgl_status pass_state_write_step(struct pass_state *st, const struct dgl_st
     enum dgl_status status;
     st->num_rows = 0;
     TRY(pass_state_add(st, step, &(struct pass_row){.flags = flags}));
-    TRY(step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, st->num_rows));
+    TRY(pass_state_set_rows(st, st->rows, st->num_rows));
 done:
     return status;
 }
@@ -247,7 +301,7 @@ enum dgl_status pass_state_body(struct pass_state *st, struct exec_run **body)
 {
     const int32_t rows = (int32_t)st->num_rows;
     enum dgl_status status;
-    TRY(step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, st->num_rows));
+    TRY(pass_state_set_rows(st, st->rows, st->num_rows));
     TRY(runner_run(&st->runner, recipe_of(plan_pass_shape(pass_state_plan(st), rows)), body));
     TRY(exec_run_set_tokens(*body, rows));
 done:
@@ -257,7 +311,6 @@ done:
 enum dgl_status pass_state_queue_results(struct pass_state *st, int32_t held)
 {
     struct runner *r = &st->runner;
-    struct dgl_device *dev = pass_state_dev(st);
     const uint32_t all = st->rows[st->num_rows - 1].flags & (ROW_SCORE | ROW_HIDDEN);
     struct recipe recipe = recipe_of(PASS_HIDDEN);
     struct exec_run *run;
@@ -274,12 +327,12 @@ enum dgl_status pass_state_queue_results(struct pass_state *st, int32_t held)
         if (!(row.flags & ROW_LOGITS))
             continue;
         /* The head reads the last row of the table, the sampler the sequence of row 0. */
-        TRY(step_table_set_rows(&st->steps, dev, st->rows, i + 1));
+        TRY(pass_state_set_rows(st, st->rows, i + 1));
         TRY(runner_run(r, recipe_of(PASS_HEAD), &run));
         TRY(runner_submit(r, run, DGL_PHASE_PREFILL, held));
         if (!(row.flags & ROW_SAMPLE))
             continue;
-        TRY(step_table_set_rows(&st->steps, dev, &row, 1));
+        TRY(pass_state_set_rows(st, &row, 1));
         TRY(runner_run(r, recipe_sampling(row.sampler, row.adjusts), &run));
         TRY(runner_submit(r, run, DGL_PHASE_SAMPLE, held));
     }

@@ -1,11 +1,33 @@
 /* The state of passes on the device, for one sequence or for several: step table, page table, ids,
- * logits, adjustments and ROPE tables, with the runs that are bound to them. */
+ * logits, adjustments and ROPE tables, with the runs that are bound to them. A pass runs the model
+ * over rows, each a token of a sequence. */
 #ifndef DGL_CORE_PASS_STATE_H
 #define DGL_CORE_PASS_STATE_H
 
 #include "core/exec/runner.h"
 #include "core/model/model.h"
-#include "core/seq/pass.h"
+
+/* Results of a row. */
+enum row_flag {
+    ROW_LOGITS = 1 << 0, /* computes its logits to LOGITS; the last such row leaves them there */
+    ROW_SAMPLE = 1 << 1, /* with ROW_LOGITS, last row of its sequence: samples the next token */
+    ROW_SCORE = 1 << 2,  /* all rows of the pass: compute their logits to ALL_LOGITS */
+    ROW_HIDDEN = 1 << 3, /* all rows of the pass: write their hidden states to NORMED */
+};
+
+/* A row of a pass: one token of one sequence. The rows of a sequence follow each other. */
+struct pass_row {
+    uint32_t seq;    /* index in the step table */
+    uint32_t offset; /* its position, from the sequence's `pos` on */
+    uint32_t flags;  /* enum row_flag */
+    /* ROW_SAMPLE: how to sample, as in recipe_sampling() */
+    enum sample_kind sampler;
+    bool adjusts;
+};
+
+/* Attention over many rows reads the sequence of a tile from its first row. In a pass over several
+ * sequences, the rows of each begin at a multiple of this, and a tile has at most so many rows. */
+#define PASS_TILE 64
 
 struct pass_state {
     struct model_user user; /* in the model's list */
@@ -17,11 +39,13 @@ struct pass_state {
     struct runner runner;  /* bound to `memory` */
     struct pass_row *rows; /* [ubatch]; [num_rows] of the current pass */
     uint32_t num_rows;
-    struct step_table steps;
-    struct dgl_kv_table *pages; /* host copy of the page table of several sequences, else NULL */
-    int32_t rope_tokens;        /* sequence length for which the ROPE tables were written */
-    uint32_t generation;        /* the model_generation() that the state has followed */
-    uint32_t workspaces;        /* times that the state has acquired the workspace */
+    /* The rows in the device's step table. Its head and rows are not written again if they are the
+     * same. */
+    uint32_t table_rows;           /* 0 if the device has no head */
+    uint32_t table[DGL_STEP_ROWS]; /* UINT32_MAX where the device has no row */
+    int32_t rope_tokens;           /* sequence length for which the ROPE tables were written */
+    uint32_t generation;           /* the model_generation() that the state has followed */
+    uint32_t workspaces;           /* times that the state has acquired the workspace */
 };
 
 /* Initializes a state whose slots, context and ubatch are set, without device memory, and adds it
@@ -64,6 +88,16 @@ enum dgl_status pass_state_write(const struct pass_state *st, enum plan_buffer b
                                  uint64_t at, const void *bytes, uint64_t size);
 enum dgl_status pass_state_read(const struct pass_state *st, enum plan_buffer buffer, int32_t slot,
                                 uint64_t at, void *bytes, uint64_t size);
+/* Writes the state of a sequence to the step table. */
+enum dgl_status pass_state_put(const struct pass_state *st, uint32_t seq,
+                               const struct dgl_step *step);
+/* Writes the rows of the next pass to the step table. */
+enum dgl_status pass_state_set_rows(struct pass_state *st, const struct pass_row *rows,
+                                    uint32_t num_rows);
+/* Writes the pages of a sequence that the page table does not have yet. The sequence has the
+ * table's entries from `kv_first` on, an even number of them. */
+enum dgl_status pass_state_write_pages(const struct pass_state *st, uint32_t kv_first,
+                                       struct kv_pages *pages);
 /* Writes the state of a pass over step->tokens rows of the first sequence from step->pos on.
  * `flags` apply to the last row; ROW_SCORE and ROW_HIDDEN apply to all rows. */
 enum dgl_status pass_state_write_step(struct pass_state *st, const struct dgl_step *step,

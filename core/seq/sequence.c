@@ -39,6 +39,14 @@ bool sequence_may_reserve(const struct sequence *seq, int32_t tokens)
     return !seq->pooled || kv_cache_lacks(seq->kv, &seq->pages, sequence_pages(seq, tokens)) == 0;
 }
 
+enum dgl_status sequence_reserve(struct sequence *seq, int32_t tokens)
+{
+    enum dgl_status status = kv_cache_take(seq->kv, &seq->pages, sequence_pages(seq, tokens));
+    if (status == DGL_OK && seq->len % DGL_KV_PAGE)
+        status = kv_cache_own(seq->kv, &seq->pages, (uint32_t)(seq->len / DGL_KV_PAGE));
+    return status;
+}
+
 void sequence_trim(struct sequence *seq, int32_t len)
 {
     if (len < seq->len) {

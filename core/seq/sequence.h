@@ -1,4 +1,4 @@
-/* One sequence of tokens, as the host knows it. The functions here do not use the device. */
+/* One sequence of tokens, as the host knows it. Only sequence_reserve() uses the device. */
 #ifndef DGL_CORE_SEQUENCE_H
 #define DGL_CORE_SEQUENCE_H
 
@@ -28,6 +28,9 @@ uint32_t sequence_pages(const struct sequence *seq, int32_t tokens);
 bool sequence_moves(const struct sequence *seq, int32_t tokens);
 /* Returns false if a pooled sequence would have to wait for these pages. */
 bool sequence_may_reserve(const struct sequence *seq, int32_t tokens);
+/* Takes KV pages for `tokens` positions, or for the context if that is less, and a copy of its own
+ * of the page of position `len`. May move the KV cache. */
+enum dgl_status sequence_reserve(struct sequence *seq, int32_t tokens);
 /* Keeps the first `len` tokens and their pages. Has no effect if there are fewer tokens. */
 void sequence_trim(struct sequence *seq, int32_t len);
 /* Returns the KV pages beyond `len` tokens to the cache. */

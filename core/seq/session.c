@@ -211,20 +211,10 @@ bool session_is_cancelled(const struct dgl_session *s)
 
 enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
 {
-    struct kv_cache *kv = s->seq.kv;
-    struct kv_pages *pages = &s->seq.pages;
     enum dgl_status status;
-    TRY(kv_cache_take(kv, pages, sequence_pages(&s->seq, tokens)));
-    if (s->seq.len % DGL_KV_PAGE)
-        TRY(kv_cache_own(kv, pages, (uint32_t)(s->seq.len / DGL_KV_PAGE)));
-    if (!pass_state_is_current(&s->state))
-        TRY(pass_state_follow(&s->state));
-    /* Two entries share a word. */
-    const uint32_t first = pages->num_known & ~1u, end = (pages->count + 1) & ~1u;
-    for (uint32_t g = 0; g < kv->num_groups && pages->num_known < pages->count; g++)
-        TRY(pass_state_write(&s->state, BUF_PAGES, 0, (g * kv->entries + first) * 2ull,
-                             pages->page[g] + first, (end - first) * 2ull));
-    pages->num_known = pages->count;
+    TRY(sequence_reserve(&s->seq, tokens));
+    TRY(pass_state_follow(&s->state));
+    TRY(pass_state_write_pages(&s->state, 0, &s->seq.pages));
 done:
     return status;
 }

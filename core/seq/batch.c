@@ -169,15 +169,6 @@ static bool tell_text(void *priv, const char *text, size_t len)
     return !r->p.text_cb || r->p.text_cb(r->p.priv, text, len);
 }
 
-/* Maximum tokens of an answer if the context has room for `room` positions after the prompt. The
- * last token of an answer needs no position. */
-static int32_t answer_tokens(const struct dgl_generate_params *p, int32_t room)
-{
-    if (p->max_tokens == DGL_TOKENS_NONE)
-        return 0;
-    return p->max_tokens > 0 && p->max_tokens < room ? p->max_tokens : room + 1;
-}
-
 enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_params *p, uint64_t *id)
 {
     const struct dgl_session *s = b->lanes[0].session;
@@ -225,8 +216,8 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     r->how.priv = r;
     r->g.p = &r->how;
     r->g.r = &r->result;
-    TRY(generation_init(&r->g, b->model,
-                        answer_tokens(&r->how, b->info.context - (int32_t)ids.count)));
+    /* The last token of an answer needs no position. */
+    TRY(generation_init(&r->g, b->model, b->info.context - (int32_t)ids.count + 1));
     r->result.prompt_ids = ids.ids;
     r->result.num_prompt_ids = ids.count;
     ids.ids = NULL;
@@ -414,7 +405,6 @@ static void admit(struct dgl_batch *b)
         r->g.s = s;
         begin_reading(lane, r);
         r->g.interval = session_readback_interval(s);
-        r->g.max_tokens = r->how.max_tokens > 0 ? r->how.max_tokens : -1;
         r->g.in_company = true;
         r->start_ns = dgl_now_ns();
         pthread_mutex_lock(&b->lock);
@@ -478,6 +468,8 @@ static enum dgl_status read_on(struct batch_request *r)
         const uint64_t begun_ns = device_work_ns(session_dev(s));
         r->g.may_step = prefill_alone(r->batch);
         TRY(generation_pass(&r->g, prefill_tokens(r->batch, s->state.ubatch)));
+        if (!r->g.drawn)
+            TRY(gl_flush(session_dev(s)->gl));
         TRY(prefill_queued(r->batch, s->seq.len - held, begun_ns));
     }
 done:
@@ -489,7 +481,7 @@ static enum dgl_status write_first(struct batch_request *r)
 {
     enum dgl_status status = pass_state_follow(&r->lane->session->state);
     r->state = REQUEST_WRITES;
-    if (status == DGL_OK && r->how.max_tokens != DGL_TOKENS_NONE)
+    if (status == DGL_OK && r->g.max_tokens > 0)
         return generation_sample_first(&r->g);
     generation_end(&r->g, DGL_FINISH_LENGTH);
     return status;
@@ -585,9 +577,7 @@ static enum dgl_status prepare_groups(struct dgl_batch *b)
     struct shape_set draws = {.count = 0};
     for (int32_t i = 0; i < b->info.sequences; i++)
         if (b->lanes[i].request && b->lanes[i].decoder != &b->lanes[i].own) {
-            const struct dgl_sampling *how = &b->lanes[i].request->how.sampling;
-            draws = shapes_join(draws,
-                                recipe_sampling(sampling_kind(how), sampling_adjusts(how)).shapes);
+            draws = shapes_join(draws, generation_draw(&b->lanes[i].request->g).shapes);
         }
     for (int32_t i = 0; i < b->num_groups && draws.count; i++)
         if (b->groups[i]->count == 0 || pass_state_is_current(b->groups[i]->state))

@@ -124,9 +124,7 @@ int32_t batch_request_tokens(const struct batch_request *r)
 static int32_t most_tokens(const struct batch_request *r)
 {
     const int64_t prompt = (int64_t)r->result.num_prompt_ids, context = r->batch->info.context;
-    const int64_t answer = r->how.max_tokens == DGL_TOKENS_NONE ? 0
-                           : r->how.max_tokens > 0              ? r->how.max_tokens - 1
-                                                                : context;
+    const int64_t answer = r->g.max_tokens > 0 ? r->g.max_tokens - 1 : 0;
     return (int32_t)(prompt + answer < context ? prompt + answer : context);
 }
 

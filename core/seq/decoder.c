@@ -123,7 +123,7 @@ bool decoder_keeps(const struct decoder *d, int32_t slot)
 static int32_t limit_of(const struct generation *g)
 {
     const int32_t room = g->s->seq.context - g->s->seq.len;
-    const int32_t left = g->max_tokens < 0 ? room : g->max_tokens - (int32_t)g->r->num_tokens;
+    const int32_t left = g->max_tokens - (int32_t)g->r->num_tokens;
     return g->s->seq.len + (left < room ? left : room);
 }
 
@@ -356,9 +356,7 @@ static int32_t next_steps(const struct decoder *d, struct recipe *body, struct r
     *draws = (struct recipe){0};
     for (int32_t i = 0; i < d->slots; i++)
         if (steps_left(d, &d->slot[i]) > 0) {
-            const struct dgl_sampling *how = &d->slot[i].g->p->sampling;
-            draws->shapes = shapes_join(
-                draws->shapes, recipe_sampling(sampling_kind(how), sampling_adjusts(how)).shapes);
+            draws->shapes = shapes_join(draws->shapes, generation_draw(d->slot[i].g).shapes);
             rows++;
         }
     *body = body_of(d, rows);

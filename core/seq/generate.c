@@ -14,22 +14,6 @@ static uint64_t work_ns(const struct generation *g)
     return device_work_ns(session_dev(g->s));
 }
 
-/* ---- prompt ---------------------------------------------------------------------------------- */
-
-static enum dgl_status encode_prompt(struct generation *g)
-{
-    const struct dgl_generate_params *p = g->p;
-    struct token_ids ids = {0};
-    enum dgl_status status = session_prompt_ids(g->s, PROMPT_OF(p), &ids);
-    if (status != DGL_OK) {
-        free(ids.ids);
-        return status;
-    }
-    g->r->prompt_ids = ids.ids;
-    g->r->num_prompt_ids = ids.count;
-    return DGL_OK;
-}
-
 /* ---- accepting a token ----------------------------------------------------------------------- */
 
 void generation_end(struct generation *g, enum dgl_finish why)
@@ -65,11 +49,16 @@ static void emit_text(struct generation *g)
         generation_end(g, DGL_FINISH_CANCELLED);
 }
 
-/* Accepts one sampled id as position s->seq.len of the sequence. It is not evaluated yet. */
+/* Accepts one sampled id as position s->seq.len of the sequence. It is not evaluated yet. An id is
+ * checked before it is used as an index. This catches a device that returns garbage. */
 static enum dgl_status take_token(struct generation *g, int32_t id)
 {
     struct dgl_generate_result *r = g->r;
     const struct dgl_log *log = g->s->model->log;
+    if (id < 0 || id >= g->s->model->info.vocab)
+        return session_fail_not_numbers(
+            g->s, "%s sampled token %d of a vocabulary of %d: the logits are",
+            session_dev(g->s)->info.renderer, id, g->s->model->info.vocab);
     if (!dgl_grow((void **)&r->tokens, &g->cap_tokens, r->num_tokens + 1, sizeof(*r->tokens)))
         return dgl_fail_memory(log, "tokens", (r->num_tokens + 1) * sizeof(*r->tokens));
     if (r->num_tokens == 0)
@@ -87,7 +76,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
         if (g->stream.stopped)
             generation_end(g, DGL_FINISH_STOP);
     }
-    if (g->max_tokens >= 0 && r->num_tokens >= (size_t)g->max_tokens)
+    if (r->num_tokens >= (size_t)g->max_tokens)
         generation_end(g, DGL_FINISH_LENGTH);
     else if (g->s->seq.len >= g->s->seq.context && !g->p->context_shift)
         generation_end(g, DGL_FINISH_CONTEXT);
@@ -99,18 +88,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* Checks that an id is in the vocabulary before the id is used as an index. This catches a device
- * that returns garbage. */
-static enum dgl_status check_sampled(const struct generation *g, int32_t id)
-{
-    if (id >= 0 && id < g->s->model->info.vocab)
-        return DGL_OK;
-    return session_fail_not_numbers(g->s,
-                                    "%s sampled token %d of a vocabulary of %d: the logits are",
-                                    session_dev(g->s)->info.renderer, id, g->s->model->info.vocab);
-}
-
-static struct recipe sample_recipe(const struct generation *g)
+struct recipe generation_draw(const struct generation *g)
 {
     const struct dgl_sampling *sampling = &g->p->sampling;
     return recipe_sampling(sampling_kind(sampling), sampling_adjusts(sampling));
@@ -144,8 +122,8 @@ static enum dgl_status follow_kernels(struct generation *g)
     TRY(gl_finish(session_dev(s)->gl));
     TRY(pass_state_follow(&s->state));
     TRY(pass_state_compile(
-        &s->state,
-        shapes_add(shapes_join(sample_recipe(g).shapes, generation_recipe(g).shapes), PASS_HEAD)));
+        &s->state, shapes_add(shapes_join(generation_draw(g).shapes, generation_recipe(g).shapes),
+                              PASS_HEAD)));
     decoder_leave(g->own, 0);
     TRY(decoder_join(g->own, g, &slot));
     TRY(decoder_choose(g->own));
@@ -160,20 +138,10 @@ enum dgl_status generation_accept(const struct decoder_news *news)
     for (int32_t i = 0; i < news->count && !g->done; i++) {
         g->s->seq.len++;
         session_dev(g->s)->tokens++;
-        TRY(check_sampled(g, news->ids[i]));
         TRY(take_token(g, news->ids[i]));
     }
 done:
     return status;
-}
-
-/* Accepts the tokens of the oldest steps of its own decoder, until one ends the answer. Waits. */
-static enum dgl_status take_oldest(struct generation *g)
-{
-    struct decoder_news news;
-    int32_t count;
-    enum dgl_status status = decoder_take(g->own, &news, &count);
-    return status == DGL_OK && count ? generation_accept(&news) : status;
 }
 
 /* Samples a token from LOGITS. Copies the logits to g->logits first, because the sampler may change
@@ -189,16 +157,22 @@ static enum dgl_status sample_one(struct generation *g)
     if (g->logits)
         TRY(pass_state_read(&s->state, BUF_LOGITS, 0, 0, g->logits,
                             (uint64_t)s->model->info.vocab * 4));
-    TRY(runner_run(&s->state.runner, sample_recipe(g), &sample));
+    TRY(runner_run(&s->state.runner, generation_draw(g), &sample));
     if (g->max_tokens != 1 && !g->logits)
         TRY(runner_run(&s->state.runner, generation_recipe(g), &decode));
     TRY(pass_state_write_step(&s->state, &step, 0));
     TRY(runner_submit(&s->state.runner, sample, DGL_PHASE_PREFILL, s->seq.len));
     TRY(session_read_ids(s, s->seq.len, 1, &id));
-    TRY(check_sampled(g, id));
     TRY(take_token(g, id));
 done:
     return status;
+}
+
+/* Evaluates the sequence up to `count` tokens, and samples the next one. */
+static enum dgl_status eval_next(struct generation *g, int32_t count)
+{
+    enum dgl_status status = session_eval(g->s, count);
+    return status == DGL_OK ? sample_one(g) : status;
 }
 
 /* Makes room in a full context: drops half of the tokens between the first `keep` and the pending
@@ -220,9 +194,7 @@ static enum dgl_status restart(struct generation *g)
 {
     int32_t tokens = g->s->seq.len < g->s->seq.context ? g->s->seq.len + 1 : shift(g);
     enum dgl_status status;
-    TRY(end_if_cancelled(g, session_eval(g->s, tokens)));
-    if (!g->done)
-        TRY(sample_one(g));
+    TRY(eval_next(g, tokens));
     /* A step that fills the context sets `stopped`, which zeroes the group counts in ARGS. The runs
      * may have changed, too. ARGS must be written again. */
     g->own->run = NULL;
@@ -230,21 +202,10 @@ done:
     return status;
 }
 
-/* Accepts the token after the prompt. Samples it first, unless decode steps over the end of the
- * prompt have. */
-static enum dgl_status first_token(struct generation *g)
-{
-    if (!g->drawn)
-        return sample_one(g);
-    g->drawn = false;
-    enum dgl_status status = check_sampled(g, g->first);
-    return status == DGL_OK ? take_token(g, g->first) : status;
-}
-
 enum dgl_status generation_sample_first(struct generation *g)
 {
     enum dgl_status status;
-    TRY(first_token(g));
+    TRY(g->drawn ? take_token(g, g->first) : sample_one(g));
     if (!g->done && !g->logits && !g->in_company)
         TRY(pass_state_is_current(&g->s->state) ? decoder_choose(g->own) : follow_kernels(g));
 done:
@@ -258,10 +219,9 @@ static enum dgl_status step_alone(struct generation *g)
     enum dgl_status status;
     if (!pass_state_is_current(&s->state)) {
         TRY(pass_state_follow(&s->state));
-        TRY(pass_state_compile(&s->state, sample_recipe(g).shapes));
+        TRY(pass_state_compile(&s->state, generation_draw(g).shapes));
     }
-    TRY(session_eval(s, s->seq.len + 1));
-    TRY(sample_one(g));
+    TRY(eval_next(g, s->seq.len + 1));
 done:
     return status;
 }
@@ -278,7 +238,12 @@ enum dgl_status generation_advance(struct generation *g)
         g->r->record_ns += work_ns(g) - start;
         return status;
     }
-    return g->own->count > 0 ? take_oldest(g) : restart(g);
+    if (g->own->count == 0)
+        return restart(g);
+    struct decoder_news news;
+    int32_t count;
+    enum dgl_status status = decoder_take(g->own, &news, &count);
+    return status == DGL_OK && count ? generation_accept(&news) : status;
 }
 
 static enum dgl_status decode_loop(struct generation *g)
@@ -330,12 +295,6 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
 
 /* ---- reading the prompt ---------------------------------------------------------------------- */
 
-/* Returns the maximum rows of a pass over the next `count` tokens of the prompt. */
-static int32_t prompt_rows(const struct generation *g, int32_t count)
-{
-    return g->in_company ? g->s->state.ubatch : session_eval_rows(g->s, count);
-}
-
 /* Returns the bodies that restart() may need later in the answer. After a shift it evaluates a
  * known number of tokens; after a change of rotary frequencies, any number. */
 static struct shape_set restart_shapes(const struct generation *g, int32_t prompt)
@@ -343,7 +302,7 @@ static struct shape_set restart_shapes(const struct generation *g, int32_t promp
     const struct dgl_session *s = g->s;
     int32_t last = s->seq.context;
     struct shape_set shapes = {.count = 0};
-    if (g->max_tokens >= 0 && g->max_tokens < last - prompt)
+    if (g->max_tokens < last - prompt)
         last = prompt + g->max_tokens;
     if (!pass_state_rope_holds(&s->state, last))
         for (int rows_log2 = 1; rows_log2 <= PASS_ANY_ROWS; rows_log2++)
@@ -360,16 +319,14 @@ static struct shape_set restart_shapes(const struct generation *g, int32_t promp
 static struct shape_set needed_shapes(const struct generation *g, int32_t prompt)
 {
     const int32_t left = prompt - g->s->seq.len;
-    struct shape_set shapes = session_body_shapes(g->s, left, prompt_rows(g, left));
+    struct shape_set shapes = session_body_shapes(g->s, left, g->rows);
     if (g->s->seq.len < prompt)
         shapes = shapes_add(shapes, PASS_HEAD);
-    if (g->p->max_tokens != DGL_TOKENS_NONE)
-        shapes = shapes_join(shapes, sample_recipe(g).shapes);
-    if (g->logits && g->max_tokens != 1)
-        shapes = shapes_add(shapes_join(shapes, restart_shapes(g, prompt)), PASS_DECODE);
-    else if (g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
+    if (g->max_tokens > 0)
+        shapes = shapes_join(shapes, generation_draw(g).shapes);
+    if (g->max_tokens > 1)
         shapes = shapes_join(shapes_join(shapes, restart_shapes(g, prompt)),
-                             generation_recipe(g).shapes);
+                             g->logits ? shapes_of(PASS_DECODE) : generation_recipe(g).shapes);
     return shapes;
 }
 
@@ -379,7 +336,7 @@ static struct shape_set needed_shapes(const struct generation *g, int32_t prompt
 
 static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
 {
-    int32_t answer = g->max_tokens < 0 ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
+    int32_t answer = g->max_tokens == INT32_MAX ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
     answer = answer < ANSWER_TOKENS ? answer : ANSWER_TOKENS;
     return session_reserve(g->s, prompt < g->s->seq.context - answer ? prompt + answer
                                                                      : g->s->seq.context);
@@ -391,8 +348,11 @@ static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
 enum dgl_status generation_init(struct generation *g, const struct dgl_model *m, int32_t most)
 {
     const struct dgl_log *log = m->log;
-    const size_t tokens = (size_t)most, bytes = m->tok ? tokens * TOKEN_BYTES : 0;
+    const int32_t asked = g->p->max_tokens;
     enum dgl_status status;
+    g->max_tokens = asked == DGL_TOKENS_NONE ? 0 : asked > 0 ? asked : INT32_MAX;
+    const size_t tokens = (size_t)(most < g->max_tokens ? most : g->max_tokens);
+    const size_t bytes = m->tok ? tokens * TOKEN_BYTES : 0;
     TRY(text_stream_init(&g->stream, log, m->tok, g->p));
     if (!dgl_grow((void **)&g->r->tokens, &g->cap_tokens, tokens, sizeof(*g->r->tokens)))
         return dgl_fail_memory(log, "tokens", tokens * sizeof(*g->r->tokens));
@@ -405,12 +365,11 @@ done:
 enum dgl_status generation_begin(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    const struct dgl_generate_params *p = g->p;
     struct dgl_generate_result *r = g->r;
     const int32_t count = (int32_t)(r->num_prompt_ids + r->num_tokens);
     const int32_t *ids = r->prompt_ids;
     const bool again = g->start_ns > 0;
-    enum dgl_status status = session_write_adjust(s, &p->sampling);
+    enum dgl_status status = session_write_adjust(s, &g->p->sampling);
     g->drawn = false;
     if (!again) {
         g->start = device_counters(session_dev(s));
@@ -425,8 +384,9 @@ enum dgl_status generation_begin(struct generation *g)
     TRY(session_take_ids(s, ids, (size_t)count, again ? NULL : &r->num_reused));
     if (!g->in_company)
         TRY(reserve_answer(g, count));
+    g->rows = g->in_company ? s->state.ubatch : session_eval_rows(s, count - s->seq.len);
     TRY(pass_state_compile(&s->state, needed_shapes(g, count)));
-    if (p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
+    if (g->max_tokens > 1 && !g->logits)
         TRY(executor_prepare(&s->state.runner, generation_recipe(g)));
 done:
     return status;
@@ -460,35 +420,26 @@ done:
     return status;
 }
 
-/* Runs one pass over up to `rows` tokens of the prompt, or decode steps over its last tokens. */
-static enum dgl_status read_prompt(struct generation *g, int32_t rows)
-{
-    struct dgl_session *s = g->s;
-    const int32_t left = prompt_left(g);
-    struct exec_run *run = NULL;
-    enum dgl_status status;
-    g->drawn = false;
-    if (g->may_step && !g->logits && g->p->max_tokens != DGL_TOKENS_NONE &&
-        executor_reader(&s->state.runner, generation_recipe(g), left)) {
-        TRY(session_reserve(s, s->seq.len + left)); /* this may drop the run */
-        run = executor_reader(&s->state.runner, generation_recipe(g), left);
-        if (run)
-            TRY(step_through(g, run, left));
-    }
-    if (!g->drawn) {
-        const int32_t tokens = session_pass_tokens(s, left, rows, false);
-        TRY(session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0));
-    }
-    status = DGL_OK;
-done:
-    return status;
-}
-
 enum dgl_status generation_pass(struct generation *g, int32_t most)
 {
-    const int32_t rows = prompt_rows(g, prompt_left(g));
-    enum dgl_status status = read_prompt(g, most < rows ? most : rows);
-    return status == DGL_OK && !g->drawn ? gl_flush(session_dev(g->s)->gl) : status;
+    struct dgl_session *s = g->s;
+    struct runner *r = &s->state.runner;
+    const int32_t left = prompt_left(g);
+    enum dgl_status status;
+    g->drawn = false;
+    if (g->may_step && !g->logits && g->max_tokens > 0 &&
+        executor_reader(r, generation_recipe(g), left)) {
+        TRY(session_reserve(s, s->seq.len + left)); /* this may drop the run */
+        struct exec_run *run = executor_reader(r, generation_recipe(g), left);
+        if (run)
+            TRY(step_through(g, run, left));
+        if (g->drawn)
+            goto done;
+    }
+    const int32_t tokens = session_pass_tokens(s, left, most < g->rows ? most : g->rows, false);
+    TRY(session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0));
+done:
+    return status;
 }
 
 enum dgl_status generation_take_text(struct generation *g)
@@ -516,9 +467,9 @@ static enum dgl_status run_prompt(struct generation *g)
     struct gl_device *gl = session_dev(g->s)->gl;
     enum dgl_status status;
     TRY(generation_begin(g));
-    for (const int32_t rows = prompt_rows(g, prompt_left(g)); prompt_left(g) > 0;) {
-        TRY(session_is_cancelled(g->s) ? DGL_ERR_CANCELLED : read_prompt(g, rows));
-        if (prompt_left(g) > 0 && rows > 1)
+    while (prompt_left(g) > 0) {
+        TRY(session_is_cancelled(g->s) ? DGL_ERR_CANCELLED : generation_pass(g, INT32_MAX));
+        if (prompt_left(g) > 0 && g->rows > 1)
             TRY(gl_flush(gl));
     }
     if (!g->drawn)
@@ -531,18 +482,22 @@ done:
 
 static enum dgl_status generate_entered(struct generation *g)
 {
-    const struct dgl_generate_params *p = g->p;
+    struct token_ids ids = {0};
     enum dgl_status status;
-    TRY(generation_check_params(g->s->model->log, p, g->s->seq.context));
-    TRY(encode_prompt(g));
+    TRY(generation_check_params(g->s->model->log, g->p, g->s->seq.context));
+    TRY(session_prompt_ids(g->s, PROMPT_OF(g->p), &ids));
+    g->r->prompt_ids = ids.ids;
+    g->r->num_prompt_ids = ids.count;
+    ids.ids = NULL;
     TRY(generation_init(g, g->s->model, 0));
     TRY(end_if_cancelled(g, run_prompt(g)));
-    if (p->max_tokens == DGL_TOKENS_NONE)
+    if (g->max_tokens == 0)
         generation_end(g, DGL_FINISH_LENGTH);
     if (!g->done)
         TRY(decode_loop(g));
     TRY(generation_take_text(g));
 done:
+    free(ids.ids);
     if (status == DGL_ERR_DEVICE_LOST && g->stream.status == DGL_OK)
         generation_take_text(g); /* text of the tokens so far */
     generation_finish(g);
@@ -552,12 +507,8 @@ done:
 enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
                                  struct dgl_generate_result *out)
 {
-    struct generation g = {.s = s,
-                           .p = params,
-                           .r = out,
-                           .max_tokens = params->max_tokens > 0 ? params->max_tokens : -1,
-                           .interval = params->readback_interval,
-                           .may_step = true};
+    struct generation g = {
+        .s = s, .p = params, .r = out, .interval = params->readback_interval, .may_step = true};
     struct decoder own = DECODER_OF(&g, s);
     g.own = &own;
     if (g.interval == 0)

@@ -14,11 +14,12 @@ struct generation {
     struct dgl_generate_result *r;
     struct decoder *own; /* initialized by DECODER_OF(); borrowed */
     int32_t interval;    /* tokens per readback */
-    int32_t max_tokens;  /* -1 means no limit */
     float *logits;   /* [vocab], gets the logits of each token before it is sampled; may be NULL */
     bool in_company; /* the passes over the prompt depend on the prompt alone */
     bool may_step;   /* decode steps may evaluate the last few tokens of the prompt */
     /* Private. */
+    int32_t max_tokens; /* INT32_MAX means no limit */
+    int32_t rows;       /* maximum rows of a pass over the prompt */
     bool done;
     bool drawn;    /* decode steps over the end of the prompt have sampled its first token... */
     int32_t first; /* ...which is this id */
@@ -32,7 +33,8 @@ struct generation {
 /* Checks the parameters for a session of `context` tokens. */
 enum dgl_status generation_check_params(const struct dgl_log *log,
                                         const struct dgl_generate_params *p, int32_t context);
-/* Initializes the result for up to `most` tokens. Requires only p and r. The caller must call
+/* Initializes the result, with room for `most` tokens if so many are asked for. Requires only p and
+ * r. The caller must call
  * generation_finish() afterwards, also on failure. */
 enum dgl_status generation_init(struct generation *g, const struct dgl_model *model, int32_t most);
 /* Copies the prompt's ids, r->prompt_ids, and the tokens so far to the session, and compiles the
@@ -40,7 +42,7 @@ enum dgl_status generation_init(struct generation *g, const struct dgl_model *mo
  * tokens are those of the answer. */
 enum dgl_status generation_begin(struct generation *g);
 /* Runs one pass over up to `most` tokens of the prompt, of which at least one must be left. Waits
- * only if decode steps evaluate the last few tokens. */
+ * only if decode steps evaluate the last few tokens. Otherwise the pass is queued, not flushed. */
 enum dgl_status generation_pass(struct generation *g, int32_t most);
 /* Samples the next token once the prompt and all tokens so far are evaluated. Waits. An
  * answer in company chooses its executor later, when it first decodes alone. */
@@ -50,6 +52,8 @@ enum dgl_status generation_sample_first(struct generation *g);
 enum dgl_status generation_advance(struct generation *g);
 /* Returns the recipe of the answer's decode steps by its own decoder. */
 struct recipe generation_recipe(const struct generation *g);
+/* Returns the recipe that samples a token of the answer. */
+struct recipe generation_draw(const struct generation *g);
 /* Returns the state of a step over the token at position `pos`. */
 struct dgl_step generation_step(const struct generation *g, int32_t pos);
 /* Accepts the ids that a decoder sampled, until one ends the answer. */

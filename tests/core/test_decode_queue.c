@@ -83,8 +83,12 @@ static int begin(void **state)
                             .context = (uint32_t)s->seq.context,
                             .flags = DGL_STEP_IGNORE_EOS};
     struct exec_run *run = NULL;
-    generation = (struct generation){
-        .s = s, .p = &params, .r = &result, .own = &decoder, .max_tokens = -1, .interval = 1};
+    generation = (struct generation){.s = s,
+                                     .p = &params,
+                                     .r = &result,
+                                     .own = &decoder,
+                                     .max_tokens = INT32_MAX,
+                                     .interval = 1};
     decoder = DECODER_OF(&generation, s);
     fake.step_ns = 1000000;
     fake.done_ns = 0;

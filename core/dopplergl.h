@@ -902,8 +902,9 @@ enum dgl_compile_verdict {
 /* One kernel source and its result. Strings are borrowed for the call. */
 struct dgl_compiled_text {
     const char *name, *op, *origin; /* of the kernel; "phases" for a persistent program */
-    char sha256[65];                /* of the source, hexadecimal */
-    const char *source;             /* NUL-terminated */
+    /* Hash of the source without comments, blank lines, indentation and #line; hexadecimal. */
+    char sha256[65];
+    const char *source; /* NUL-terminated */
     size_t len;
     bool planned; /* the plan requires it; false for optional and unused kernels */
     enum dgl_compile_verdict verdict;

@@ -450,6 +450,9 @@ void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *ou
 /* Computes SHA-256 over the kernel's file and the files of its libs, in the order of its LIB lines,
  * with all line ends as LF. Returns false if memory runs out. */
 bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65]);
+/* Computes SHA-256 over the code of a generated source without comments, blank lines, indentation
+ * and #line. Returns false if memory runs out. */
+bool kernel_source_sha256(struct dgl_str source, char out[65]);
 
 /* A step of a model with its kernel. */
 struct kernel_step {

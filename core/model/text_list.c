@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/hash.h"
 #include "core/base/mem.h"
 #include "core/exec/phases.h"
 #include "core/oracle/kernel_check.h"
@@ -20,7 +19,7 @@ void text_list_finish(struct text_list *list)
 /* Adds a source unless the list has it. Copies the source and borrows the other strings. */
 static enum dgl_status add(struct text_list *list, const struct dgl_log *log, struct text text)
 {
-    if (!dgl_hash_bytes(DGL_HASH_SHA256, text.source, text.len, text.sha256))
+    if (!kernel_source_sha256((struct dgl_str){text.source, text.len}, text.sha256))
         return dgl_fail_memory(log, "hash of a text", text.len);
     for (size_t i = 0; i < list->count; i++)
         if (memcmp(list->texts[i].sha256, text.sha256, sizeof(text.sha256)) == 0) {

@@ -1,10 +1,11 @@
-/* Files of a kernel's program and their hash. */
+/* Files of a kernel's program, and hashes of its texts. */
 #include "kernels/kernels.h"
 
 #include <string.h>
 
 #include "core/base/hash.h"
 #include "kernels/format/kernel_format.h"
+#include "kernels/format/kernel_lexer.h"
 
 bool kernel_splices(const struct kernel *kernel, const struct kernel_lib *lib)
 {
@@ -55,6 +56,35 @@ bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65])
     for (uint32_t i = 0; i < kernel->num_libs; i++)
         kernel_hash_text(hash, choice->libs[i]->text, choice->libs[i]->text_len);
     bool ok = dgl_hash_hex(hash, out);
+    dgl_hash_destroy(&hash);
+    return ok;
+}
+
+bool kernel_source_sha256(struct dgl_str source, char out[65])
+{
+    struct kernel_lexer lexer;
+    struct kernel_token token, before = {.kind = TOKEN_NEWLINE};
+    struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
+    bool ok = kernel_lexer_init(&lexer, source, 1) && hash;
+    for (; ok && (token = kernel_lexer_next(&lexer)).kind != TOKEN_END; before = token) {
+        const bool line_start = before.kind == TOKEN_NEWLINE;
+        struct kernel_lexer ahead = lexer;
+        if (line_start && dgl_str_eq(token.text, "#") &&
+            dgl_str_eq(kernel_lexer_next(&ahead).text, "line")) {
+            while (token.kind != TOKEN_NEWLINE && token.kind != TOKEN_END)
+                token = kernel_lexer_next(&lexer);
+            continue;
+        }
+        if (line_start && token.kind == TOKEN_NEWLINE)
+            continue;
+        /* `#define F(x)` and `#define F (x)` differ. */
+        if (!line_start && token.kind != TOKEN_NEWLINE &&
+            token.text.p > before.text.p + before.text.len)
+            dgl_hash_update(hash, " ", 1);
+        dgl_hash_update(hash, token.text.p, token.text.len);
+    }
+    ok = ok && dgl_hash_hex(hash, out);
+    kernel_lexer_finish(&lexer);
     dgl_hash_destroy(&hash);
     return ok;
 }

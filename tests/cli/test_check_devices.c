@@ -11,6 +11,8 @@
 #define SHA_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define SHA_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
+#define NORM_SHA "a9d728022bf0b716"
+
 /* The fake command reports two sources per model. norm_rms always compiles; the file `verdict` has
  * the verdict of sample_next. Each source that is not known adds a line to the file `compiled`. */
 static const char command[] =
@@ -23,8 +25,6 @@ static const char command[] =
     "8, "
     "\"max_ssbo_bytes\": 134217728, \"max_shared_bytes\": 32768, \"max_invocations\": 256, "
     "\"subgroup_size\": 0}}]\nEND\n;;\n"
-    "'kernels list') echo '[{\"name\": \"norm_rms\", \"sha256\": \"" SHA_A "\"}, "
-    "{\"name\": \"sample_next\", \"sha256\": \"'$(cat \"$here/sha\")'\"}]' ;;\n"
     "'kernels check') shift 6\n"
     "known=$2\n"
     "text() {\n"
@@ -57,7 +57,10 @@ static char *make_tree(void)
     char *dir = test_tmpdir(), shims[1024];
     snprintf(shims, sizeof(shims),
              "mkdir -p %s/docs %s/build %s/tests && cp -r tests/devices %s/tests/ && cd %s && "
-             "mkdir -p shims/prefix/lib kernels/gen && echo generator > kernels/gen/gen.c && "
+             "mkdir -p shims/prefix/lib kernels/gen kernels/op/all kernels/lib/all && "
+             "echo generator > kernels/gen/gen.c && echo norm > kernels/op/all/norm_rms.comp && "
+             "echo '//! WHEN weight f16 f32\n//! LIB weight_{weight}\nnext' > "
+             "kernels/op/all/sample_next.comp && echo lib > kernels/lib/all/weight_f32.glsl && "
              "for s in v3d panfrost freedreno intel amdgpu; do "
              ": > shims/prefix/lib/lib${s}_noop_drm_shim.so; done && "
              "grep -v ^archive tests/devices/models.txt > t && mv t tests/devices/models.txt && "
@@ -69,7 +72,6 @@ static char *make_tree(void)
     char *docs = dgl_path_join(dir, "docs"), *build = dgl_path_join(dir, "build");
     test_write_file(checked(docs), "devices.md", page, sizeof(page) - 1);
     test_write_file(checked(build), "dopplergl", command, sizeof(command) - 1);
-    test_write_file(build, "sha", SHA_B, 64);
     test_write_file(build, "verdict", "ok", 2);
     char *program = dgl_path_join(build, "dopplergl");
     assert_int_equal(chmod(checked(program), 0700), 0);
@@ -164,11 +166,15 @@ static void test_update_writes_table_and_sample(void **state)
     assert_contains(page, "| norm_rms 3:4; also sample_next | compiled only |");
     assert_contains(page, "<!-- make check-devices: end -->\nbottom\n");
     assert_null(strstr(page, "old"));
-    assert_contains(sample, "norm_rms\taaaaaaaaaaaaaaaa\tv3d42 v3d71 t860 ");
+    /* echo norm | sha256sum */
+    assert_contains(sample, "norm_rms\t" NORM_SHA "\tv3d42 v3d71 t860 ");
     free(page);
     free(sample);
     check(dir, "--seen", 0, "17 chips have compiled the current kernels");
-    put(dir, "sha", "0000000000000000000000000000000000000000000000000000000000000000");
+    put(dir, "../kernels/lib/all/weight_f32.glsl", "// comment\n\n  lib /* of a type */\n");
+    put(dir, "../kernels/gen/gen.c", "/* two\n * lines */\ngenerator\n");
+    check(dir, "--seen", 0, "17 chips have compiled the current kernels");
+    put(dir, "../kernels/lib/all/weight_f32.glsl", "other lib\n");
     check(dir, "--seen", 0, "no chip has compiled the current sample_next");
     test_tmpdir_remove(dir);
 }

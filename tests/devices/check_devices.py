@@ -8,9 +8,9 @@
 Mesa's drm-shims let the real drivers compile without hardware (over.sh, build_shims.sh). On each chip
 of chips.tsv the script runs `dopplergl kernels check --compile-only` for each model of models.txt. It
 compiles the sources of the model's plan, each in a separate process, and equal sources once per chip.
-Results are stored in the folder of the shims by chip, driver version and SHA-256 of the source. The
-next run compiles only new sources; --fresh ignores earlier results. --update writes the table of
-docs/devices.md and compiled.tsv from the results of all chips.
+Results are stored in the folder of the shims by chip, driver version and SHA-256 of the source without
+comments. The next run compiles only new sources; --fresh ignores earlier results. --update writes the
+table of docs/devices.md and compiled.tsv from the results of all chips.
 --seen compares the kernels of this tree with compiled.tsv, prints one line and compiles nothing.
 The last line is "N passed, M failed", counted in chips. The exit code is 1 if a chip failed.
 `make check-devices` runs it (docs/testing.md).
@@ -112,7 +112,7 @@ def list_models(build, words):
 class Results:
     """Results of one chip: a file with one line of JSON per source, which is only appended to.
 
-    The key of a result is the driver version and the SHA-256 of the source.
+    The key of a result is the driver version and the SHA-256 of the source, which ignores comments.
     """
 
     def __init__(self, folder, chip):
@@ -339,20 +339,37 @@ def put_table(summaries, versions, suite=""):
 # ---- compiled.tsv: hashes of the kernels that the chips compiled ---------------------------------
 
 
-def sources(program):
+def code_of(path):
+    """Returns the text of a file without comments, indentation and blank lines, but with its //! lines."""
+    with open(path, encoding="utf-8") as f:
+        text = re.sub(r'^(//!)|("(?:\\.|[^"\\])*")|//.*|/\*(?:.|\n)*?\*/', r"\1\2", f.read(), flags=re.M)
+    return "".join(line.strip() + "\n" for line in text.splitlines() if line.strip())
+
+
+def texts_of(path):
+    """Returns the paths of a kernel and of the libs that its LIB lines can select."""
+    code = code_of(path)
+    when = dict(re.findall(r"^//! WHEN (\w+) (.*)", code, re.M))
+    names = []
+    for name in re.findall(r"^//! LIB (\S+)", code, re.M):
+        key = re.search(r"{(\w+)}", name)
+        words = when.get(key[1], "none").split() if key else [""]
+        names += [re.sub(r"{\w+}", word, name) for word in words]
+    return [path] + [lib for name in names for lib in glob.glob(os.path.join(TREE, "kernels/lib/*", name + ".glsl"))]
+
+
+def sources():
     """Returns {name: hash} of every built-in kernel with its libs, and of the generator of sources."""
-    done = subprocess.run([program, "kernels", "list", "--json"], capture_output=True, text=True, check=True)
-    hashes = {kernel["name"]: kernel["sha256"][:16] for kernel in json.loads(done.stdout)}
-    generator = hashlib.sha256()
-    for path in sorted(glob.glob(os.path.join(TREE, "kernels/gen/*.c")) + glob.glob(os.path.join(TREE, "kernels/*.h"))):
-        with open(path, "rb") as f:
-            generator.update(f.read())
-    hashes["(generator)"] = generator.hexdigest()[:16]
-    return hashes
+    files = {os.path.basename(path)[:-len(".comp")]: texts_of(path)
+             for path in glob.glob(os.path.join(TREE, "kernels/op/*/*.comp"))}
+    files["(generator)"] = sorted(
+        glob.glob(os.path.join(TREE, "kernels/gen/*.c")) + glob.glob(os.path.join(TREE, "kernels/*.h")))
+    return {name: hashlib.sha256("".join(map(code_of, paths)).encode()).hexdigest()[:16]
+            for name, paths in files.items()}
 
 
-def put_compiled(program, summaries):
-    hashes = sources(program)
+def put_compiled(summaries):
+    hashes = sources()
     rows = collections.defaultdict(list)
     for summary in summaries:
         names = {kernel_of(text) for text in summary["texts"].values()} | {"(generator)"}
@@ -360,18 +377,18 @@ def put_compiled(program, summaries):
         for name in names - failed:
             rows[name].append(summary["chip"])
     with open(COMPILED, "w", encoding="utf-8") as f:
-        f.write("# Written by `make check-devices UPDATE=1`. Columns: kernel; hash of its text and libs; chips on which all chosen sources\n"
-                "# of the kernel compiled. (generator): kernels/gen and the headers of kernels/.\n")
+        f.write("# Written by `make check-devices UPDATE=1`. Columns: kernel; hash of its text and libs without comments; chips on\n"
+                "# which all chosen sources of the kernel compiled. (generator): kernels/gen and the headers of kernels/.\n")
         for name in sorted(rows):
             f.write(f"{name}\t{hashes.get(name, '-')}\t{' '.join(rows[name])}\n")
 
 
-def print_seen(program):
+def print_seen():
     """Prints one line with the chips that have not compiled the current version of a kernel."""
     if not os.path.exists(COMPILED):
         print("devices: nothing was compiled for other chips yet: run make check-devices UPDATE=1")
         return
-    hashes, old = sources(program), {name: (sha, chips.split()) for name, sha, chips in read_table(COMPILED)}
+    hashes, old = sources(), {name: (sha, chips.split()) for name, sha, chips in read_table(COMPILED)}
     changed = [name for name in sorted(old) if hashes.get(name) not in (None, old[name][0])]
     chips = {chip for name in changed for chip in old[name][1]}
     total = len({chip for _, chips in old.values() for chip in chips})
@@ -433,7 +450,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=60, help="limit of the whole run")
     args = parser.parse_args()
     if args.seen:
-        print_seen(os.path.join(args.build, "dopplergl"))
+        print_seen()
         return 0
     chips = choose_chips(args.chips.split())
     if os.environ.get("MESA", "") not in ("",) + SUITES:
@@ -457,7 +474,7 @@ def main():
                            for s in summaries if "version" in s["device"]})
         put_table(summaries, versions, run.suite)
         if not run.suite:
-            put_compiled(run.program, summaries)
+            put_compiled(summaries)
     print(f"{passed} passed, {len(chips) - passed} failed")
     return 0 if passed == len(chips) else 1
 

@@ -1038,6 +1038,33 @@ static void origin_and_hash_cover_all_texts(void **state)
     test_tmpdir_remove(dir);
 }
 
+static void comments_do_not_change_the_hash(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } cases[] = {
+        {"int x; // y\n", "int x;\n", true},
+        {"/* a\n b */ int x;\n\n\nint y;\n", "  int x;\nint y; /**/\n", true},
+        {"#line 7\nint x;\n", "#line 9\nint x;\n", true},
+        {"#line 7\nint x;\n", "int x;\n", true},
+        {"a/**/b;\n", "a b;\n", true},
+        {"a/**/b;\n", "ab;\n", false},
+        {"int x;\n", "int y;\n", false},
+        {"#define F(x) x\n", "#define F (x) x\n", false},
+        {"#define A 1\nint x;\n", "#define A 1 int x;\n", false},
+        {"#define A 1 \\\n + 2\n", "#define A 1  + 2\n", true},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char a[65], b[65];
+        assert_true(kernel_source_sha256(dgl_str_of(cases[i].a), a));
+        assert_true(kernel_source_sha256(dgl_str_of(cases[i].b), b));
+        if ((strcmp(a, b) == 0) != cases[i].same)
+            fail_msg("case %zu: \"%s\" has %s, \"%s\" has %s", i, cases[i].a, a, cases[i].b, b);
+    }
+}
+
 static void too_many_facts_are_refused(void **state)
 {
     (void)state;
@@ -1064,6 +1091,7 @@ int main(void)
         cmocka_unit_test(tune_hint_sets_the_tunable),
         cmocka_unit_test(key_of_a_request_matches_it),
         cmocka_unit_test(resize_leaves_what_was_asked_for),
+        cmocka_unit_test(comments_do_not_change_the_hash),
         cmocka_unit_test(too_many_facts_are_refused),
     };
     int failed = test_run_table("kernel_choose", request_gives_kernel, plain);

@@ -392,7 +392,8 @@ const struct command commands[] = {
      "- `check --compile-only`: `device`, `model`, `texts`, `compiled`, `failed`, "
      "`failed_outside_plan` and `known`\n\n"
      "- `texts`: list of `name op origin sha256 planned ms bytes memory_bytes verdict reason "
-     "stats`. `ms` is processor time, and `bytes` is the size of the program. `verdict` is ok, "
+     "stats`. `sha256` is the hash of the source without comments, blank lines, indentation and "
+     "`#line`. `ms` is processor time, and `bytes` is the size of the program. `verdict` is ok, "
      "refused, time, memory, blocked, crashed or known. `planned` is true if the kernel affects "
      "the exit code.",
      1, 2, command_kernels, command_kernels_check, NULL},

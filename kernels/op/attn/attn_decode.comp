@@ -1,20 +1,32 @@
 // Attention of one token, a small tile: scores in a shared table, keys and values from memory.
 //
-// o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
-// of one split. Groups: KV heads by blocks of HEADS_BLOCK of their query heads by splits. A group
-// rotates q and the new k together (k and v rounded to the cache's type, and stored by one group
-// per KV head), then takes its keys WG_SIZE at a time: a key per invocation for the scores, an
-// online softmax in powers of two over the table, and for the values a vec4 of the head per
-// invocation, WG_SIZE / VEC4S keys at once. Any HEAD_DIM that is a multiple of 4, to 512.
+// For query head h and each key j of one split: s[h, j] = log2(e) * scale * q[h] . k[j], and o[h] =
+// sum_j 2^(s[h, j] - m) v[j], where m is the largest score. QKV is [T][QKV_STRIDE] f32 with one
+// token per row: q, k and v. KV is the cache in f16 or f32. P receives per split the sum o[h], its
+// maximum and its sum of weights, or the finished output if SPLITS is 1. HEAD_DIM may be any
+// multiple of 4 up to 512.
 //
-// Of 128 invocations all are active in the scores of a full tile, and 128, 120, 120, 128 and 128 in
-// the values of heads of 64, 80, 96, 128 and 256; a split of fewer keys than WG_SIZE leaves the
-// rest idle in the scores.
+// Layout: work group x is a split of HEADS_BLOCK query heads that share one KV head; y is the row
+// of the pass. The group rotates its queries and the new key together. One group per KV head rounds
+// the new key and value to the cache's type and stores them. The group then processes WG_SIZE keys
+// at a time. For the scores, each invocation computes one key and writes to a table in shared
+// memory. An online softmax in powers of two follows. For the values, each invocation sums one vec4
+// of the head, so that WG_SIZE / VEC4S keys are read at once.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Blocks of 4 heads: V3D 4.2
-// 13:29 to 17:39, Mali G52 4:32 to 5:41. Blocks of 2, which REGISTERS selects: none (V3D 7.1 1:1
-// with 128 invocations, none with 64). LLVM 15 spills 16 registers of 1 head, 92 of 2, 217 to 561
-// of 4: attn_decode_tiled is chosen there.
+// Choice: PREFER 10 is the highest rank on GPUs. If its REGISTERS estimate does not fit,
+// attn_decode_tiled (5) or attn_decode_streaming (2) is used.
+//
+// TUNEs: a larger HEADS_BLOCK reads each key for more query heads but requires more registers. MOST
+// limits WG_SIZE, the number of keys per round.
+//
+// Utilisation: in a full tile all of 128 invocations compute scores. For the values 128, 120, 120,
+// 128 and 128 of them are active with heads of 64, 80, 96, 128 and 256 numbers. If a split has
+// fewer keys than WG_SIZE, the other invocations are idle during the scores.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Blocks of 4 heads spill 13:29 to
+// 17:39 on V3D 4.2 and 4:32 to 5:41 on Mali G52. Blocks of 2, which REGISTERS selects there, spill
+// none (V3D 7.1: 1:1 with 128 invocations, none with 64). LLVM 15 spills 16 registers with 1 head,
+// 92 with 2, and 217 to 561 with 4, so attn_decode_tiled is chosen there.
 //
 //! NAME attn_decode
 //! OP attn_decode

@@ -1,15 +1,26 @@
 // Attention of one token, key after key, without shared memory: any HEAD_DIM of 4n numbers.
 //
-// o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
-// of one split. An invocation has SLICE vec4s of a head's result for one split. It reads the keys
-// in order, computes the whole score of each (like the other invocations of that head, from the
-// same addresses), and adds its part of the value, with an online softmax in powers of two. The
-// query is a private array. Without shared memory and barrier: runs on every device, but is slow.
+// For query head h and each key j of one split: s[h, j] = log2(e) * scale * q[h] . k[j], and o[h] =
+// sum_j 2^(s[h, j] - m) v[j], where m is the largest score. QKV is [T][QKV_STRIDE] f32 with one
+// token per row: q, k and v. KV is the cache in f16 or f32. P receives per split the sum o[h], its
+// maximum and its sum of weights, or the finished output if SPLITS is 1.
 //
-// All invocations but those of the last group are active, in all of it.
+// Layout: an invocation computes SLICE vec4s of one head's result for one split. Work groups in x
+// cover all heads, splits and slices; y is the row of the pass. The invocation reads the keys in
+// order. For each key it computes the whole score, as the other invocations of that head do from
+// the same addresses. It then adds its part of the value with an online softmax in powers of two.
+// The query is a private array.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Mali G52 251:1010; V3D 4.2 and
-// LLVM 15 spill none.
+// Choice: the kernel needs no shared memory and no barrier, so it runs on every device, but it is
+// slow. It has the lowest rank on GPUs (PREFER 2, and 0 on software renderers).
+//
+// TUNEs: a larger SLICE repeats each score fewer times, but leaves fewer invocations. WG_SIZE only
+// sets the group size.
+//
+// Utilisation: all invocations are active throughout, except in the last group.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Mali G52 spills 251:1010. V3D
+// 4.2 and LLVM 15 spill none.
 //
 //! NAME attn_decode_streaming
 //! OP attn_decode

@@ -1,21 +1,31 @@
 // Attention of one token, a large tile: keys, then values, staged in shared memory.
 //
-// o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
-// of one split. There is a group for each split of each block of HEADS_BLOCK query heads of a KV
-// head. A group processes KEYS keys at a time:
+// For query head h and each key j of one split: s[h, j] = log2(e) * scale * q[h] . k[j], and o[h] =
+// sum_j 2^(s[h, j] - m) v[j], where m is the largest score. QKV is [T][QKV_STRIDE] f32 with one
+// token per row: q, k and v. KV is the cache in f16 or f32. P receives per split the sum o[h], its
+// maximum and its sum of weights, or the finished output if SPLITS is 1.
+//
+// Layout: work group x is a split of HEADS_BLOCK query heads that share one KV head; y is the row
+// of the pass. A group processes KEYS keys at a time:
 //   - Neighbouring invocations load neighbouring vec8s of the keys into shared memory.
 //   - SPREAD invocations multiply a key with all queries.
-//   - The values replace the keys in shared memory. Meanwhile an online softmax in powers of two
-//     is applied to the scores.
+//   - The values replace the keys in shared memory. Meanwhile an online softmax in powers of two is
+//     applied to the scores.
 //   - Each invocation sums one vec4 of the head over every (WG_SIZE / VEC4S)-th value.
-// This is for devices without subgroups on which neighbouring invocations should load neighbouring
-// addresses. In attn_decode each invocation reads a key of its own.
 //
-// All invocations are active in loads and scores of a full tile. For the values, 128, 120, 120, 128
-// and 128 of 128 are active with heads of 64, 80, 96, 128 and 256 numbers.
+// Choice: PREFER 5 is below attn_decode (10). REGISTERS selects this kernel where attn_decode would
+// spill. It suits devices without subgroups on which neighbouring invocations should load
+// neighbouring addresses. In attn_decode each invocation reads a key of its own.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 36:59. Mali G52 and
-// LLVM 15 spill none. Without lib loop_end, navi31 spills 12 to 86 with heads of 16 numbers.
+// TUNEs: BIG selects larger tiles if there are 40960 bytes of shared memory. KEYS is the tile's
+// number of keys: more keys need fewer barriers per key, but more shared memory. MOST_HEADS limits
+// HEADS_BLOCK: more heads reuse each key more often, but need more registers.
+//
+// Utilisation: all invocations are active in loads and scores of a full tile. For the values, 128,
+// 120, 120, 128 and 128 of 128 are active with heads of 64, 80, 96, 128 and 256 numbers.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 spills 36:59. Mali G52
+// and LLVM 15 spill none. Without lib loop_end, navi31 spills 12 to 86 with heads of 16 numbers.
 //
 //! NAME attn_decode_tiled
 //! OP attn_decode

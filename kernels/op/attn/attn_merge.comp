@@ -1,18 +1,29 @@
 // O = the attention output of one token, put together from the SPLITS parts of attn_decode.
 //
-// o[h] = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s], w_s = exp(max[h][s] - max over s). One work
-// group per head and row of the pass. The weights first, one split per invocation; then
-// SPLIT_THREADS sets of HEAD_DIM / 4 invocations add up every SPLIT_THREADS-th part, all loads
-// independent of one another. Others have no part: a program of phases gives a group a power of
-// two of them, which heads of 96 numbers never fill. Alone in a dispatch because every group of the
-// O projection would otherwise do all of it again: on an H200 with 16 splits of 32 heads that took
-// the projection of Llama-3.2-1B from about 15 to 43 us per layer (dopplergl bench --shape
-// llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21). Utilisation: fewer splits than
-// SPLIT_THREADS, of few heads, leave sets without a part; the dispatch costs more than its
-// invocations.
+// O.h = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s] with w_s = exp(max[h][s] - max over s). P has,
+// per row of the pass, head and split, the weighted sum of HEAD_DIM values, its maximum and its sum
+// of weights. O is [T][HEADS * HEAD_DIM] f32. With sinks=head, S has one more logit per head.
+//
+// Layout: work group x is a head, y a row of the pass. First, each invocation computes the weight
+// of one split. Then SPLIT_THREADS sets of HEAD_DIM / 4 invocations add up every SPLIT_THREADS-th
+// part. All their loads are independent. The remaining invocations have no part: a persistent
+// program uses groups of a power of two, which heads of 96 numbers never fill.
+//
+// Choice: it is the only kernel of this operation. The merge is a dispatch of its own, because
+// every group of the O projection would otherwise repeat it. On an H200 with 16 splits of 32 heads
+// that raised the projection of Llama-3.2-1B from about 15 to 43 us per layer (dopplergl bench
+// --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21).
+//
+// TUNEs: MOST and LEAST bound SPLIT_THREADS. A larger SPLIT_THREADS reads more parts at once, but
+// needs more invocations and shared memory. MANY is set if more than 128 invocations have a part;
+// WG_SIZE is then 512.
+//
+// Utilisation: if SPLITS is below SPLIT_THREADS, some sets have no part. The dispatch itself costs
+// more than these invocations.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 5 to
-// 16 of heads of 256 numbers and 32 splits with 1 or 2 SPLIT_THREADS, with 8 none.
+// 16 registers for heads of 256 numbers and 32 splits if SPLIT_THREADS is 1 or 2, and none if it is
+// 8.
 //
 //! NAME attn_merge
 //! OP attn_merge

@@ -1,14 +1,28 @@
 // Attention of many tokens, a tile of queries per group: any HEAD_DIM that is a multiple of 4.
 //
-// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
-// QUERIES tokens by heads. A group holds its queries in shared memory and takes the keys KEYS at a
-// time. Scores: one (query, key) pair per invocation and round, kept in a shared table; an online
-// softmax in powers of two over each query's row of the table; then the values, each invocation
-// owning some (query, vec4 of the head) pairs of the result in registers.
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. QKV is
+// [T][QKV_STRIDE] f32, KV the cache in f16 or f32, and O is [T][O_STRIDE] f32. With sinks=head, S
+// adds one logit per head to the softmax.
 //
-// All invocations are active in the scores of a full tile and in the values, where QUERIES * VEC4S
-// is a multiple of WG_SIZE (of 64, 96, 128 and 256 numbers; 320 of 384 for 80); the online softmax
-// has QUERIES of WG_SIZE, 16 of 128: its loop over a row is a 16th of the scores' work.
+// Layout: a work group computes QUERIES tokens of one head; its x counts token runs and heads. It
+// keeps its queries in shared memory and processes KEYS keys at a time, in three steps. First, each
+// invocation computes the score of one pair (query, key) per round and writes it to a table in
+// shared memory. Second, an online softmax in powers of two runs over each query's row of the
+// table. Third, each invocation adds values to the pairs (query, vec4 of the head) of the result
+// that it has in registers.
+//
+// Choice: PREFER 10 is below the kernels with register tiles, attn_prefill_tiled (20) and
+// attn_prefill_subgroup (15 or 30), and above attn_prefill_streaming (2). It is chosen where those
+// do not fit into the registers.
+//
+// TUNEs: QUERIES is the number of tokens for which a loaded key is reused; it decreases for large
+// heads because of shared memory. KEYS is the number of keys per softmax step. WG_SIZE is the group
+// size.
+//
+// Utilisation: all invocations are active in the scores of a full tile. For the values all are
+// active if QUERIES * VEC4S is a multiple of WG_SIZE (heads of 64, 96, 128 and 256 numbers; 320 of
+// 384 for 80). In the online softmax QUERIES of WG_SIZE are active, 16 of 128. Its loop over a row
+// is a 16th of the work of the scores.
 //
 //! NAME attn_prefill
 //! OP attn_prefill

@@ -1,14 +1,24 @@
 // Attention of many tokens, key after key, without shared memory: any HEAD_DIM of 4n numbers.
 //
-// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. An invocation has
-// SLICE vec4s of one head's result for one token. It reads the keys that the token sees in order,
-// computes the whole score of each (like the other invocations of that token and head, from the
-// same addresses), and adds its part of the value, with an online softmax in powers of two. Without
-// shared memory, barrier and arrays except the result: runs on every device, but is slow. If
-// HEAD_DIM numbers fit into registers, attn_prefill_llvmpipe is faster.
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. QKV is
+// [T][QKV_STRIDE] f32, KV the cache in f16 or f32, and O is [T][O_STRIDE] f32. With sinks=head, S
+// adds one logit per head to the softmax.
 //
-// All invocations but those of the last group are active; those of one subgroup that have different
-// tokens end at different keys.
+// Layout: an invocation computes SLICE vec4s of one head's result for one token. Work groups in x
+// cover tokens and slices; y is the head. The invocation reads the keys that its token sees, in
+// order. For each key it computes the whole score, as the other invocations of that token and head
+// do from the same addresses. It then adds its part of the value with an online softmax in powers
+// of two.
+//
+// Choice: the kernel needs no shared memory, no barrier and no array except the result, so it runs
+// on every device, but it is slow. It has the lowest rank (PREFER 2, and 0 on software renderers).
+// If HEAD_DIM numbers fit into registers, attn_prefill_llvmpipe is faster.
+//
+// TUNEs: a larger SLICE repeats each score fewer times, but leaves fewer invocations. WG_SIZE only
+// sets the group size.
+//
+// Utilisation: all invocations are active except in the last group. If the invocations of a
+// subgroup have different tokens, they end at different keys.
 //
 //! NAME attn_prefill_streaming
 //! OP attn_prefill

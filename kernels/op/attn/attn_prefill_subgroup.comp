@@ -1,21 +1,33 @@
 // Attention of many tokens as tiles of matrix products, each subgroup with queries of its own.
 //
-// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. A group computes a
-// run of TOKENS tokens for HEADS_BLOCK query heads of one KV head. It reads keys and values once
-// for all of these heads. The groups of the last tokens, which have the most keys, start first.
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. QKV is
+// [T][QKV_STRIDE] f32, KV the cache in f16 or f32, and O is [T][O_STRIDE] f32. With sinks=head, S
+// adds one logit per head to the softmax.
+//
+// Layout: a work group computes a run of ROWS / HEADS_BLOCK tokens for HEADS_BLOCK query heads of
+// one KV head. It reads keys and values once for all of these heads. The groups of the last tokens,
+// which have the most keys, start first.
 //
 // The invocations of a subgroup form a grid of ROW_LANES rows and 8 columns. Row y owns OWN_ROWS
 // queries. Column x owns the keys x, x + 8, ... of a tile and the vec4s x, x + 8, ... of the head.
 // Each invocation computes a register tile of scores from queries and keys in shared memory. The 8
-// invocations of a row use shuffles for the online softmax (in powers of two). They also pass
-// weights by shuffles from the columns of keys to the columns of the head. So subgroups wait for
-// each other only when keys and values replace each other in shared memory. Both are stored there
-// as in the cache. Meanwhile the next tile is loaded into registers. A subgroup skips keys that
-// none of its queries sees.
+// invocations of a row use shuffles for the online softmax, which uses powers of two. They also
+// pass weights by shuffles from the columns of keys to the columns of the head. So subgroups wait
+// for each other only when keys and values replace each other in shared memory. Both are stored
+// there as in the cache. Meanwhile the next tile is loaded into registers. A subgroup skips keys
+// that none of its queries sees.
 //
-// Time in us on one NVIDIA H200 (driver 580, 2026-11-23) by `kernels bench`, 512 tokens, f16. A:
-// the presets. B: OWN_ROWS 4, SUBGROUPS 4. C: KEYS 32. D: B and C. T: attn_prefill_tiled. 22 (A)
-// and 15 (T) TFLOP/s in the second row.
+// Choice: PREFER is 30 for f16 heads of 64 or 128 numbers and 15 otherwise, against 20 of
+// attn_prefill_tiled. This follows the measurements below.
+//
+// TUNEs: OWN_ROWS is the number of queries per invocation: more reuse each key more often, but need
+// more registers. SUBGROUPS is the number of subgroups that share a tile of keys. KEYS is the
+// number of keys of a tile; LEAST and MANY set limits from shared memory and registers. HEADS_BLOCK
+// is the number of heads that share loaded keys.
+//
+// Time in us on one NVIDIA H200 (driver 580, 2026-11-23) by `kernels bench`, 512 tokens, f16. A is
+// with the presets, B with OWN_ROWS 4 and SUBGROUPS 4, C with KEYS 32, D with B and C. T is
+// attn_prefill_tiled. In the second row A reaches 22 TFLOP/s and T 15.
 //     HEAD_DIM   heads of KV heads   first position       A      B     C      D      T
 //         64          32 of 8                     0    64.3     84    80          76.4
 //         64          32 of 8                  4096     834    794   827          1208
@@ -28,15 +40,15 @@
 //        256           8 of 4                     0                         318    166
 //        256           8 of 4                  4096                        3621   3099
 //         64, f32     32 of 8                  4096                        1024   1223
-// OWN_ROWS 8, or all loops unrolled by a pragma, take up to 50 times as long, because arrays leave
-// the registers.
+// OWN_ROWS 8, and unrolling all loops by a pragma, take up to 50 times as long, because arrays
+// leave the registers.
 //
-// All invocations are active in loads, scores and softmax. For the values, all are active with
-// heads of 64, 96, 128 and 256 numbers, and 20 of 24 columns of vec4s with heads of 80.
-// Utilisation: a pass of 2 to 16 tokens fills part of ROWS. A group reads each key once, whatever
-// the number of its filled rows. A subgroup whose rows are all beyond the last token only loads.
+// Utilisation: all invocations are active in loads, scores and softmax. For the values, all are
+// active with heads of 64, 96, 128 and 256 numbers, and 20 of 24 columns of vec4s with heads of 80.
+// A pass of 2 to 16 tokens fills part of ROWS. A group reads each key once, whatever the number of
+// its filled rows. A subgroup whose rows are all beyond the last token only loads.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15: heads of
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). On navi31 with LLVM 15, heads of
 // 128 numbers spill 13 registers with OWN_ROWS 2, and none with OWN_ROWS 1, the preset there
 // (REGISTERS). Heads of 256 numbers spill 14, so attn_prefill is chosen.
 //

@@ -1,22 +1,39 @@
 // Attention of many tokens as tiles of matrix products, for GPUs.
 //
-// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
-// tokens, the longest first, by blocks of HEADS_BLOCK heads of one KV head; ROWS queries each. A
-// group takes the keys KEYS at a time: keys to shared memory, scores as a register tile per
-// invocation, an online softmax in powers of two, weights to shared memory while the values replace
-// the keys there, and the result as another register tile. Invocations form a grid of ROW_THREADS
-// rows by 8 columns; one of row y owns queries y, y + ROW_THREADS, ..., one of column x keys x, x +
-// 8, ... and vec4s x, x + 8, ... of the head. Rows of shared memory are 4 numbers longer than they
-// need be, so that 8 neighbouring ones start in different banks.
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. QKV is
+// [T][QKV_STRIDE] f32, KV the cache in f16 or f32, and O is [T][O_STRIDE] f32. With sinks=head, S
+// adds one logit per head to the softmax.
 //
-// All invocations are active in loads, scores and softmax; in the values all for heads of 64, 96,
-// 128 and 256 numbers, and 20 of 24 columns of vec4s for 80. Utilisation: a pass of 2 to 16 tokens
-// fills part of ROWS. A group reads each key once however many of its rows are filled, and reading
-// weights takes most of such a pass (by reasoning; not measured).
+// Layout: a work group computes ROWS queries: a run of ROWS / HEADS_BLOCK tokens for HEADS_BLOCK
+// heads of one KV head. Groups with the most keys start first. A group processes KEYS keys at a
+// time:
+//   - The keys are loaded into shared memory.
+//   - Each invocation computes a register tile of scores.
+//   - An online softmax in powers of two is applied to the scores.
+//   - The weights are written to shared memory, while the values replace the keys there.
+//   - Each invocation adds to its register tile of the result.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 67:65, Mali G52 39:437,
-// navi21 with LLVM 15 62 to 338 registers while the loop over VEC4S was unrolled, with lib loop_end
-// none. By REGISTERS attn_prefill is chosen on V3D and Mali, which spills none.
+// The invocations form a grid of ROW_THREADS rows and 8 columns. An invocation in row y owns the
+// queries y, y + ROW_THREADS, and so on. An invocation in column x owns the keys x, x + 8, ... and
+// the vec4s x, x + 8, ... of the head. Rows in shared memory are padded by 4 numbers, so that 8
+// neighbouring rows start in different banks.
+//
+// Choice: PREFER is 20. attn_prefill_subgroup has a higher rank for f16 heads of 64 and 128
+// numbers. REGISTERS rules this kernel out where it would spill; attn_prefill (10) is used there.
+//
+// TUNEs: BIG selects larger tiles if there are 40960 bytes of shared memory. ROWS is the number of
+// queries that reuse a loaded key, KEYS the number of keys per barrier. Both cost registers and
+// shared memory. HEADS_BLOCK is the number of heads that share loaded keys.
+//
+// Utilisation: all invocations are active in loads, scores and softmax. For the values all are
+// active with heads of 64, 96, 128 and 256 numbers, and 20 of 24 columns of vec4s with heads of 80.
+// A pass of 2 to 16 tokens fills part of ROWS. A group reads each key once, however many of its
+// rows are filled. Most of the time of such a pass is spent on reading weights (by reasoning; not
+// measured).
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 spills 67:65, Mali G52
+// 39:437. navi21 with LLVM 15 spilled 62 to 338 registers while the loop over VEC4S was unrolled,
+// and none with lib loop_end. REGISTERS selects attn_prefill on V3D and Mali, which spills none.
 //
 //! NAME attn_prefill_tiled
 //! OP attn_prefill

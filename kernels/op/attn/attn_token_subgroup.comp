@@ -1,50 +1,73 @@
-// Attention of one token: norms, rotation, softmax, merge. A subgroup takes a head.
+// Attention of one token: norms, rotation, softmax, merge. Each subgroup computes one head.
 //
-// o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
-// of one split. Groups: TAKEN splits (UNIT_GROUPS groups for each compute unit in all) by blocks of
-// HEADS_BLOCK heads of one KV head, of which only as many splits take part as leave ROUNDS rounds
-// of keys to each: the others return at once. A group makes the
-// rows of its heads, normed, rotated and scaled, and the new key and value, in shared memory, once
-// for all. Then a subgroup has one of the heads and every KEY_PARTS-th run of keys, so that K and V
-// come from memory once and to the other heads' subgroups from the unit's cache. In a group of
-// fewer subgroups each has several such parts, one after the other; in one of more some have none:
-// no sum depends on WG_SIZE.
-// KEY_THREADS invocations (a power of two) share a key, DEPTH keys in turn: each holds OWN vec8s of
-// q and of the result (one, unless a subgroup has fewer invocations than a head has vec8s) and
-// loads as many of key and value; sums of DEPTH scores and their softmax, in powers of two, are
-// spread over them. The next keys are on their way while the values of the current ones are added,
-// and the other way round. Results are merged within the subgroup by shuffles, over subgroups
-// through shared memory, over splits by the group that arrives last.
+// For query head h and each key j of one split: s[h, j] = log2(e) * scale * q[h] . k[j], and o[h] =
+// sum_j 2^(s[h, j] - m) v[j], where m is the largest score. The kernel also applies the norms of q
+// and k, rotates them, stores the new key and value, and merges the splits into O. QKV is
+// [T][QKV_STRIDE] f32 with one token per row, KV the cache in f16 or f32, and O is [T][HEADS *
+// HEAD_DIM] f32. PARTS and ARRIVED are scratch for the merge.
 //
-// One H200, driver 580, 2026-11-22, in a stream of dispatches that wait for each other, an empty
-// one taking 3.0 us (f16 cache): Llama 3.2 1B 7.6 us at 32 keys, 9.3 at 300, 12.3 at 4,096; Llama
-// 3.1 8B 10.5 at 100, 17.1 at 4,096; Gemma 3 1B with norms 10.1 at 100, 12.7 at 4,096. More heads
-// per subgroup, fewer or more splits and unrolling by hand were slower or the same. Measured when
-// an invocation had one vec8 and no loop over OWN, which is 1 there.
+// Layout: work group x is one of TAKEN splits of HEADS_BLOCK query heads that share one KV head; y
+// is the row of the pass. TAKEN is chosen so that there are UNIT_GROUPS groups per compute unit. If
+// there are few keys, only so many splits take part that each has ROUNDS rounds of keys. The other
+// groups return at once.
 //
-// AHEAD in a persistent program, Llama 3.2 1B q4_k, tok/s, measured with the same loads before
-// place_of() was taken out: 0 1,968, 1 1,984, 2 2,001; slower where keys are 32 registers.
+// A group first writes the normed, rotated and scaled rows of its heads to shared memory, and the
+// new key and value. Then each subgroup computes one head over every KEY_PARTS-th run of keys. K
+// and V therefore come from memory once, and for the other heads' subgroups from the unit's cache.
+// If a group has fewer subgroups than parts, each subgroup computes several parts in turn. If it
+// has more, some subgroups have none. No sum depends on WG_SIZE.
 //
-// Few splits are those of passes over many sequences, which fill the device: four heads of 64
-// numbers there read K and V once. In whole steps of Llama 3.2 1B (2026-11-23, us with a timer's 8
-// or so), groups of two heads and of four: 8 sequences of 100 tokens 13.8 and 13.4, 16 17.7 and
-// 15.2, 32 22.4 and 16.3, 64 34.2 and 24.3; of 1,500 tokens 8 28.5 and 25.3, 32 58.0 and 54.5, 64
-// 102.5 and 95.5; 64 with one subgroup for the keys of a head 23.8 and 104.6.
+// KEY_THREADS invocations (a power of two) share a key, and they process DEPTH keys in turn. Each
+// invocation has OWN vec8s of the query and of the result, and loads as many of each key and value.
+// OWN is 1 unless a head has more vec8s than a subgroup has invocations. The sums of DEPTH scores
+// and their softmax, in powers of two, are spread over these invocations. While the values of the
+// current keys are added, the next keys are loaded, and the other way round. Results are merged
+// within the subgroup by shuffles, over subgroups through shared memory, and over splits by the
+// group that arrives last.
 //
-// CROWD: so many sequences that each has two splits at most. They take more keys a round, leave up
-// to four rounds to one split, and ask for no keys ahead, which is shorter code. One H100 (driver
-// 580), 2026-11-28, whole steps in f16 without and with it, prompts of 16 tokens: Llama 3.2 1B q4_k
-// 32 sequences 3.079 and 3.069 ms (here 16.8 and 15.0 us), 64 4.726 and 4.706, Llama 3.1 8B 32
-// 13.30 and 13.07; 1B 32 after 1,024 tokens 3.652 and 3.681.
+// Choice: PREFER 30 replaces the separate operations qk_norm, attn_decode and attn_merge on devices
+// with subgroups, unless REGISTERS does not fit.
 //
-// In loads and products 8 of the 8 invocations of a key are active for heads of 64, 10 of 16 (63%)
-// for 80, 12 of 16 (75%) for 96 and all for 128 and 256, in sums and softmax all: a power of two is
-// what shuffles add up. A group beyond the splits that few keys leave ends at once.
+// TUNEs: MOST_HEADS limits HEADS_BLOCK; more heads reuse loaded keys, fewer leave more groups.
+// SETS, KEY_PARTS and MANY set the number of subgroups and of parts. DEPTH is the number of keys
+// per softmax step. ROUNDS is the least number of rounds per split. UNIT_GROUPS is the number of
+// groups per compute unit. AHEAD moves loads before the point at which the inputs must be ready: 1
+// looks up the pages of the cache there, 2 also loads the first keys, which costs registers. CROWD
+// is set if there are so many sequences that each has two splits at most. A group then processes
+// more keys per round, up to four rounds per split, and loads no keys ahead, which is shorter code.
+//
+// One H200, driver 580, 2026-11-22, f16 cache, in a stream of dependent dispatches, of which an
+// empty one takes 3.0 us. Llama 3.2 1B: 7.6 us at 32 keys, 9.3 at 300, 12.3 at 4,096. Llama 3.1 8B:
+// 10.5 at 100, 17.1 at 4,096. Gemma 3 1B with norms: 10.1 at 100, 12.7 at 4,096. More heads per
+// subgroup, fewer or more splits and unrolling by hand were slower or the same. These times are
+// from a version with one vec8 per invocation and no loop over OWN, which is 1 there.
+//
+// AHEAD in a persistent program, Llama 3.2 1B q4_k, measured with the same loads before place_of()
+// was removed: 1,968 tok/s with 0, 1,984 with 1, 2,001 with 2. It is slower if keys occupy 32
+// registers.
+//
+// Few splits occur in passes over many sequences, which fill the device anyway. There, four heads
+// of 64 numbers read K and V once. Whole steps of Llama 3.2 1B (2026-11-23, in us with about 8 for
+// the timer), with groups of two heads and of four:
+//     tokens     8 sequences      16              32              64
+//        100     13.8 and 13.4    17.7 and 15.2   22.4 and 16.3    34.2 and 24.3
+//      1,500     28.5 and 25.3                    58.0 and 54.5   102.5 and 95.5
+// With one subgroup for the keys of a head, 64 sequences take 23.8 and 104.6.
+//
+// CROWD on one H100 (driver 580, 2026-11-28), whole steps in f16 without and with it, prompts of 16
+// tokens. Llama 3.2 1B q4_k: 32 sequences 3.079 and 3.069 ms (16.8 and 15.0 us in this kernel), 64
+// sequences 4.726 and 4.706. Llama 3.1 8B, 32 sequences: 13.30 and 13.07. 1B, 32 sequences after
+// 1,024 tokens: 3.652 and 3.681.
+//
+// Utilisation: in loads and products, 8 of the 8 invocations of a key are active with heads of 64
+// numbers, 10 of 16 (63%) with 80, 12 of 16 (75%) with 96, and all with 128 and 256. In sums and
+// softmax all are active, because shuffles add up a power of two. Groups of unused splits end at
+// once.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With LLVM 15 navi21 and navi31
-// spill 3 to 343 registers: attn_decode_tiled and attn_merge are chosen there and spill none. ACO
-// spilled 10 to 156 of heads of 16 numbers, whose splits were merged in 64 or 128 SLICES; with no
-// more SLICES than splits none.
+// spill 3 to 343 registers, so attn_decode_tiled and attn_merge are chosen there, which spill none.
+// ACO spilled 10 to 156 for heads of 16 numbers when the splits were merged in 64 or 128 SLICES. It
+// spills none with at most as many SLICES as splits.
 //
 //! NAME attn_token_subgroup
 //! OP attn_token

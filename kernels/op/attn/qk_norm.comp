@@ -1,10 +1,18 @@
 // RMS norm of queries and keys before they are rotated, in place.
 //
-// A unit is a head, or with span=all the heads of a token's query or key together: q <- q *
-// rsqrt(mean(q^2) + eps) * g, the norm weights of q's units before those of k's. UNIT_THREADS
-// invocations per unit, WG_SIZE / UNIT_THREADS units per group, those of a token next to each
-// other. They square their unit; after the only barrier each adds up the partial sums in one order,
-// and writes the numbers that it has read.
+// A unit is one head of q or k. With span=all, a unit is all heads of a token's q, or of its k.
+// Each unit is replaced by q * rsqrt(mean(q^2) + eps) * g. QKV is [T][QKV_STRIDE] f32. G contains
+// the weights g, those of q's units before those of k's.
+//
+// Layout: UNIT_THREADS invocations compute one unit. A work group has WG_SIZE / UNIT_THREADS units,
+// and the units of a token are neighbours. The invocations add up squares of their share of the
+// unit. After the only barrier, each invocation adds up the partial sums in the same order, and
+// writes the numbers that it has read.
+//
+// Choice: it is the only kernel of this operation.
+//
+// TUNEs: more UNIT_THREADS read a unit faster, but add more partial sums. WG_SIZE is the group
+// size.
 //
 //! NAME qk_norm
 //! OP qk_norm

@@ -1,8 +1,17 @@
 // RoPE on q and k of many tokens; q in place, k and v to the KV cache.
 //
-// A row of QKV is HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers, q, k and v: T rows. EACH items of
-// four numbers (lib rope_items) per invocation, items of a row at neighbouring invocations. No two
-// of them touch the same number, so q can be rotated in place.
+// QKV is [T][QKV_STRIDE] f32. Each row has HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers: q, k and
+// v. q and k are rotated by the angles in ROPE, q in place. k and v are rounded to the type of KV
+// and stored there.
+//
+// Layout: an invocation processes EACH items of four numbers (lib rope_items). Neighbouring
+// invocations have neighbouring items of a row. No two items share a number, so q can be rotated in
+// place.
+//
+// Choice: it is the only kernel of this operation.
+//
+// TUNEs: EACH is the number of items per invocation: more items mean fewer invocations. WG_SIZE is
+// the group size.
 //
 //! NAME rope_kv
 //! OP rope_kv

@@ -1,31 +1,48 @@
 // Matrix product for 2 to 16 tokens with subgroups: weights unpacked once for all of them.
 //
-// Lib gemv_columns. With pre=norm x is staged times the norm's weight, and the norm's factor of a
-// token is applied to its sums. Groups: SETS * THREAD_ROWS rows each.
+// Y[t, n] = sum_k W[n, k] X[t, k] for COLUMNS tokens, 2 to 16, by lib gemv_columns, then the
+// epilogue of lib matmul_result. W is a band of N rows in its packed layout, X is [T][X_STRIDE] and
+// Y is [T][Y_STRIDE] in f32. With pre=norm, X is multiplied by the norm's weight when it is staged
+// in shared memory. The norm's factor of each token is applied to its sums.
 //
-// One H200 (driver 580), q4_k, weights not in any cache, 2026-11-22, us for 2, 4, 8 tokens
-// (`build/tests/test_kernels_matmul bench prefill q4_k none POST K N T`), and of the kernel for one
-// token:
+// Layout: a work group computes SETS * THREAD_ROWS rows for all tokens. K_PARTS subgroups are next
+// to each other along K; SETS such sets have THREAD_ROWS rows each. An invocation unpacks 16
+// columns of its rows at a time and multiplies them with all tokens.
+//
+// Choice: PREFER 30, and 15 for 16 tokens unless a q4_k product was measured to be faster
+// (FAST_16). matmul_prefill_wide has 20.
+//
+// TUNEs: THREAD_ROWS is the number of rows that reuse a loaded vec4 of X: more rows need more
+// registers. K_PARTS splits the columns of K, SETS the rows of a group: more of them need larger
+// groups. NARROW selects two rows per invocation, FULL means that there are more groups than
+// compute units, LONG and ONE select K_PARTS 1, and MANY allows more subgroups per group.
+//
+// One H200 (driver 580), q4_k, weights in no cache, 2026-11-22 (`build/tests/test_kernels_matmul
+// bench prefill q4_k none POST K N T`). Times in us for 2, 4 and 8 tokens, and in column 1 those of
+// the kernel for one token. The last column is the time of the tile kernels for 2 to 8 tokens.
 //     K x N             1      2      4      8    tiles, 2 to 8
 //     2048 x 16384    14.4   20.8   31.4   48.8    370
 //     2048 x 2048      6.5    7.1    7.6   13.2    190
 //     8192 x 2048     10.2   15.4   18.8   34.7    720
 //
-// In whole steps of 8 sequences of Llama 3.2 1B (2026-11-23, us each, with a timer's 8 or so), SETS
-// 4 and 8, the latter with THREAD_ROWS 4 and 2: gate and up 64.5, 54.6, 61.9; down 38.2, 43.2,
-// 31.5; qkv 25.9, 21.6, 22.1; o 17.8, 19.0, 14.1; head 411, 342, 410. With 4 columns down took 1.35
-// times as long. Other types of weights were not measured so. LONG, and sums by multiply-adds of a
-// component each: docs/perf-log.md.
+// Whole steps of 8 sequences of Llama 3.2 1B (2026-11-23, in us per product, with about 8 for the
+// timer):
+//     SETS   THREAD_ROWS   gate and up   down    qkv      o   head
+//        4                        64.5   38.2   25.9   17.8    411
+//        8             4          54.6   43.2   21.6   19.0    342
+//        8             2          61.9   31.5   22.1   14.1    410
+// With 4 columns down took 1.35 times as long. Other weight types were not measured in this way.
+// docs/perf-log.md describes LONG, and sums by multiply-adds of one component each.
 //
-// Utilisation: rows shorter than a chunk (K = 1,024: 64 of 128 units) leave subgroups along K
-// without any, a router's 8 rows are two of four sets.
+// Utilisation: if rows are shorter than a chunk (K = 1,024: 64 of 128 units), some subgroups along
+// K have no columns. The 8 rows of a router fill two of four sets.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). AMD has 65536 registers for a
-// group: of 1024 invocations polaris12 spills 21 to 59 registers, navi21 with LLVM 15 8 to 83.
-// Groups of 256 (K_PARTS 1, SETS 4) spill none with ACO. With LLVM and 7 chunks of K (3,584) they
-// spilled 59 to 229 registers while the loop over them was unrolled; with lib loop_end 2 x 8 and 4
-// x 4 results spill none (72 with bf16 and 8 columns, 3 of 4 x 8). navi31 spills 10 to 108 of
-// most: it is not chosen there.
+// group. With 1024 invocations polaris12 spills 21 to 59 registers, and navi21 with LLVM 15 spills
+// 8 to 83. Groups of 256 (K_PARTS 1, SETS 4) spill none with ACO. With LLVM and 7 chunks of K
+// (3,584) they spilled 59 to 229 registers while the loop over the chunks was unrolled. With lib
+// loop_end, 2 x 8 and 4 x 4 results spill none (72 with bf16 and 8 columns, 3 with 4 x 8). navi31
+// spills 10 to 108 in most cases, so the kernel is not chosen there.
 //
 //! NAME matmul_columns_subgroup
 //! OP matmul

@@ -1,8 +1,18 @@
 // Matrix-vector product on any device: several threads per row, sums meet in shared memory.
 //
-// y = W x for one token: libs gemv and gemv_rows, with the prologue applied as x is loaded. After
-// the last columns one thread per row adds the partial sums and applies the epilogue. Groups: ROWS
-// rows each.
+// y[n] = sum_k W[n, k] x[k] for one token, by the libs gemv and gemv_rows. W is a band of rows in
+// its packed layout, x and y are rows of f32. The prologue (pre) is applied when x is loaded. After
+// the last columns, one invocation per row adds the partial sums and applies the epilogue.
+//
+// Layout: a work group computes ROWS rows. ROW_THREADS invocations share a row and read
+// neighbouring weights. Each invocation has THREAD_ROWS rows. BK columns of x at a time are in
+// shared memory.
+//
+// Choice: PREFER 10. matmul_decode_subgroup (30) is chosen if the device has subgroups.
+//
+// TUNEs: more ROW_THREADS suit long rows, but add more partial sums. More THREAD_ROWS reuse x, but
+// leave fewer groups. A larger BK needs fewer barriers, but more shared memory. WG_SIZE is the
+// group size.
 //
 //! NAME matmul_decode
 //! OP matmul

@@ -1,12 +1,23 @@
 // Matrix-vector product with subgroups: lanes keep their part of x in registers and read 16 bytes.
 //
-// y = W x for one token: libs gemv_subgroup and gemv_rows_subgroup. x is staged times the norm's
-// weight; the norm's factor is applied to the sums. Groups: as many as there are rows for, LEAST
-// each, but at most UNIT_GROUPS for each compute unit; the rows are shared out evenly, in pairs for
+// y[n] = sum_k W[n, k] x[k] for one token, by the libs gemv_subgroup and gemv_rows_subgroup. W is a
+// band of N rows in its packed layout, x and y are rows of f32. x is multiplied by the norm's
+// weight when it is staged in shared memory. The norm's factor is applied to the sums.
+//
+// Layout: each invocation keeps 32 columns of x in registers. Subgroups that cover a row together
+// walk over the rows of their work group. Each group has LEAST rows or more, and there are at most
+// UNIT_GROUPS groups per compute unit. The rows are divided evenly between the groups, in pairs for
 // post=glu.
 //
-// One H200 (driver 580), a dispatch among others in one submit, barrier included, weights not in
-// any cache, 2026-11-22, `build/tests/test_kernels_matmul list FILE`; us, and GB/s of weights:
+// Choice: PREFER 30 (5 on software renderers), above matmul_decode (10).
+//
+// TUNEs: UNROLL is the number of rows that are computed together: more rows hide more latency, but
+// need more registers. LEAST and UNIT_GROUPS set the number of groups: fewer groups stage x fewer
+// times. HALF is set if the second slice of a row is the last one and at most half full. TAIL then
+// lets fewer subgroups process these ends of rows; WIDE restricts TAIL to large N.
+//
+// One H200 (driver 580), one dispatch of many in a submit, barrier included, weights in no cache,
+// 2026-11-22, `build/tests/test_kernels_matmul list FILE`. Time in us, and GB/s of weights:
 //     K x N            q4_k          q8_0          f16
 //     2048 x 3072       6.7   530     7.2   930     8.3  1510
 //     2048 x 2048       5.4   440     5.9   760     6.6  1280
@@ -15,20 +26,22 @@
 //     2048 x 128256    56.9  2600    81.5  3430
 //     4096 x 28672     31.0  2130
 //     14336 x 4096     22.2  1490
-// One row of 256 columns takes 3.8 us there, two of 2048 4.4. HALF: the second slice of a row
-// is the last and at most a half; TAIL, us there: 1152 x 13824 q4_k 11.4 to 10.1, x 131072 69.9 to
-// 59.6 (q8_0 12.6 to 11.5, 80.9 to 59.0), 1536 x 17920 13.2 to 12.6; slower for few rows, for three
-// slices, and no faster for f16.
+// One row of 256 columns takes 3.8 us there, two rows of 2048 take 4.4 us.
 //
-// In a persistent program (Llama 3.2 1B q4_k, us): 2048 x 3072 2.7, x 2048 1.9, x 16384 7.4, 8192 x
-// 2048 4.8, the head, 2048 x 128256, 50.6.
+// TAIL there, in us: q4_k 1152 x 13824 from 11.4 to 10.1, 1152 x 131072 from 69.9 to 59.6, 1536 x
+// 17920 from 13.2 to 12.6. q8_0 1152 x 13824 from 12.6 to 11.5, 1152 x 131072 from 80.9 to 59.0. It
+// is slower for few rows and for three slices, and no faster for f16.
 //
-// Utilisation: few rows are shared out among all groups first, so that subgroups of each are left
-// without one (1,024 x 2,048: half of them). Fewer groups with more rows, LEAST = 8, take as long:
-// 4.78 us each on one H200 (driver 580, 2026-11-23, `dopplergl tune`, 2,048 x 2,048 q4_k).
+// In a persistent program (Llama 3.2 1B q4_k, us): 2048 x 3072 2.7, 2048 x 2048 1.9, 2048 x 16384
+// 7.4, 8192 x 2048 4.8, the head (2048 x 128256) 50.6.
+//
+// Utilisation: a matrix of few rows is divided between all groups first, so some subgroups of each
+// group have no row (1,024 x 2,048: half of them). Fewer groups with more rows, LEAST = 8, take as
+// long: 4.78 us each on one H200 (driver 580, 2026-11-23, `dopplergl tune`, 2,048 x 2,048 q4_k).
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). LLVM 15 spilled 2 to 7 registers
-// of rows of 8,192 columns and more, with x staged two vec4s at a time (lib gemv_subgroup) none.
+// for rows of 8,192 columns and more. It spills none since x is staged two vec4s at a time (lib
+// gemv_subgroup).
 //
 //! NAME matmul_decode_subgroup
 //! OP matmul

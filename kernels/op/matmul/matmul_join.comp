@@ -1,7 +1,18 @@
-// Matrix-vector product whose x is the residual stream that the block before has yet to join.
+// Matrix-vector product that first adds the result of the block before to the residual stream.
 //
-// As matmul_decode, with the prologue of lib matmul_join: one barrier and the reads of R more for
-// each group, one dispatch less for all. Group 0 stores the new stream. Groups: ROWS rows each.
+// x = X + R * rsqrt(mean(R^2) + eps) * G, then y[n] = sum_k W[n, k] x[k] for one token. X is the
+// residual stream, R the result of the block before, G the weight of its norm. The libs are
+// matmul_join for x, and gemv and gemv_rows as in matmul_decode.
+//
+// Layout: as in matmul_decode, a work group computes ROWS rows with ROW_THREADS invocations per
+// row. Each group computes all of x, which costs one more barrier and the reads of R, and saves a
+// dispatch. Group 0 stores x as the new stream.
+//
+// Choice: PREFER 10 (-10 on software renderers). matmul_join_subgroup (30) is chosen if the device
+// has subgroups.
+//
+// TUNEs: as in matmul_decode. More ROW_THREADS suit long rows. More THREAD_ROWS reuse x. A larger
+// BK needs fewer barriers, but more shared memory.
 //
 //! NAME matmul_join
 //! OP matmul

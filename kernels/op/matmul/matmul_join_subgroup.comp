@@ -1,8 +1,18 @@
-// Matrix-vector product with subgroups whose x, the residual stream, it joins with a block first.
+// Matrix-vector product with subgroups that first adds the result of the block before to its
+// stream.
 //
-// As matmul_decode_subgroup, with the prologue of lib matmul_join: one barrier and the reads of R
-// more for each group, one dispatch less for all. The first weights are asked for before that.
-// Group 0 stores the new stream.
+// x = X + R * rsqrt(mean(R^2) + eps) * G, then y[n] = sum_k W[n, k] x[k] for one token. X is the
+// residual stream, R the result of the block before, G the weight of its norm. The libs are
+// matmul_join for x, and gemv_subgroup and gemv_rows_subgroup as in matmul_decode_subgroup.
+//
+// Layout: as in matmul_decode_subgroup, each invocation keeps 32 columns of x in registers, and
+// groups divide the rows evenly. Each group computes all of x, which costs one more barrier and the
+// reads of R, and saves a dispatch. The first weights are loaded before that. Group 0 stores x as
+// the new stream.
+//
+// Choice: PREFER 30 (5 on software renderers), above matmul_join (10).
+//
+// TUNEs: as in matmul_decode_subgroup, without WIDE.
 //
 // Utilisation: as in matmul_decode_subgroup.comp.
 //

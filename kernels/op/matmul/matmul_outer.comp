@@ -1,12 +1,27 @@
 // Matrix product of 32 and more tokens on GPUs: outer products of columns of W and of X.
 //
-// Lib matmul_outer. Tiles of 128 rows and 128 tokens (64, 32 where there are no more) in groups of
-// 256 threads; where the last row tiles, from WHOLE on, fill less than the device (15% may idle),
-// each of them is cut along K into SPLITS parts, so that REST tiles become groups of one, two or
-// three WAVES. It is reckoned with 512 tokens in the body for any number.
+// Y[t, n] = sum_k X[t, k] W[n, k] by lib matmul_outer, with the epilogue of lib matmul_result. W is
+// a band of N rows in its packed layout, X is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32.
 //
-// One H200 (driver 580), `kernels bench`, weights in no cache, 2026-11-24, us, and before it those
-// of matmul_prefill_wide (512, 128, 32) and of matmul_lanes_subgroup (64):
+// Layout: work group x covers tiles of ROWS rows, y tiles of TOKENS tokens. A tile has up to 128
+// rows and 128 tokens (64 or 32 if the pass has at most as many), and a group has 256 invocations.
+// Each invocation has THREAD_ROWS x THREAD_COLUMNS results. If the last row tiles, from WHOLE on,
+// leave more than 15% of the device idle, each of them is cut along K into SPLITS parts. So the
+// REST last tiles become groups for one, two or three WAVES over the device. All passes of more
+// than 128 tokens are planned as if they had 512.
+//
+// Choice: PREFER 28, or 15 for 32 tokens of other types than q4_k with K <= 4096, on devices with
+// 32 compute units or more. The ranks follow the measured sizes. matmul_prefill_wide has 20.
+//
+// TUNEs: LANES is the number of invocations that share loads. THREAD_ROWS and THREAD_COLUMNS set
+// the results per invocation: more results reuse loads, but need more registers. TOKENS, TOKEN_SETS
+// and ROW_SETS set the tile. K_PARTS divides the columns of a step between sets of invocations, for
+// tiles that are too few. STEP is the number of columns of K per barrier, UNIT the number that is
+// unpacked at once. CUT is the number of parts of K: 0 does not cut, and 1 lets the kernel choose.
+//
+// One H200 (driver 580), `kernels bench`, weights in no cache, 2026-11-24, in us. The first number
+// of each pair is matmul_prefill_wide (512, 128, 32 tokens) or matmul_lanes_subgroup (64), the
+// second is this kernel:
 //     q4_k, K x N        512            128           64            32
 //     4096 x 28672  3,067  3,076    949   869    515   500    294   282
 //     14336 x 4096  1,525  1,459    458   393    253   228    198   156 (_lanes_subgroup 136)
@@ -16,17 +31,18 @@
 //     8192 x 2048     494    448    155   131     83    78     66    54 (_lanes_subgroup 50)
 //     2048 x 3072     216    205     69    68     47    41     30    29
 //     2048 x 2048     151    128     58    54     34    33     26    23
-// 2048 x 16384 of other types, 512 and 64: q8_0 927 915, 239 155; q6_k 946 924, 235 175; f16 835
-// 830, 158 125; mxfp4 886 862, 167 143. Of 32 tokens: q8_0 103 126, but 8192 x 2048 79 67.
-// 2048 x 16384 of 64 tokens with parts left out: without decoding and storing W 111, without any
-// fetching 104, without multiplying 57, neither 15. docs/perf-log.md, "Prefill and small batches".
-// Preferred by sizes that were measured, before matmul_prefill_wide (20).
+// 2048 x 16384 of other types, 512 and 64 tokens: q8_0 927 915, 239 155; q6_k 946 924, 235 175; f16
+// 835 830, 158 125; mxfp4 886 862, 167 143. With 32 tokens: q8_0 103 126, but 8192 x 2048 79 67.
+// 2048 x 16384 with 64 tokens and parts of the kernel removed: 111 without decoding and storing W,
+// 104 without any fetching, 57 without multiplying, 15 with neither. See docs/perf-log.md, "Prefill
+// and small batches".
 //
-// Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
+// Utilisation: the rows of a router fill part of the only tile. They are an equally small part of
+// the work.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Intel Arc (dg2) 102:221 (8 x 8
-// results) to 825:1066 (8 x 16), navi21 with LLVM 15 70 to 122 registers: neither chooses it. ACO
-// on polaris12 and vega10 spills none.
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Intel Arc (dg2) spills 102:221
+// (8 x 8 results) to 825:1066 (8 x 16), navi21 with LLVM 15 spills 70 to 122 registers. Neither
+// chooses this kernel. ACO on polaris12 and vega10 spills none.
 //
 //! NAME matmul_outer
 //! OP matmul

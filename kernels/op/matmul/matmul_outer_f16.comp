@@ -1,34 +1,48 @@
 // Matrix product of many tokens by pairs of 16-bit floats, where computePrecision asks for it.
 //
-// Lib matmul_outer, HALVES.
-// W and X / 16 (behind a norm in the product X by a power of two of its token's) are rounded to 16
-// bits; FLUSH columns of K are summed in pairs of 16-bit floats, of even and of odd columns, and
-// these in 32 bits: an element of X, or a sum of FLUSH products, of more than a million overflows.
-// docs/kernels.md, "16-bit arithmetic".
+// Y[t, n] = sum_k X[t, k] W[n, k] by lib matmul_outer with HALVES. W is a band of N rows in its
+// packed layout, X is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32. W and X / 16 are rounded to 16
+// bits. With a norm within the product, X is scaled by a power of two of its token instead. FLUSH
+// columns of K are summed in pairs of 16-bit floats, one for even and one for odd columns. These
+// sums are added in 32 bits. An element of X, or a sum of FLUSH products, overflows if it exceeds a
+// million. See docs/kernels.md, "16-bit arithmetic".
 //
-// One H200 (driver 580), `kernels bench`, q4_k, weights in no cache, 2026-11-24, us, with FLUSH 32
-// and 64, and matmul_outer:
+// Layout: as in matmul_outer. Work group x covers tiles of ROWS rows, y tiles of TOKENS tokens; the
+// last row tiles are cut along K.
+//
+// Choice: PREFER 40, or 39 for large products with a norm; other kernels have up to 35. The kernel
+// is used if computePrecision is f16 and the language has f16vec2.
+//
+// TUNEs: those of matmul_outer. FLUSH is the number of columns that are summed in 16 bits: more
+// columns are faster, and less exact. SMALL uses smaller tiles, in four parts along K, for matrices
+// of up to 2048 x 2048 and 32 tokens. WIDE uses four row sets.
+//
+// One H200 (driver 580), `kernels bench`, q4_k, weights in no cache, 2026-11-24, in us: FLUSH 32,
+// FLUSH 64, and matmul_outer.
 //     K x N          512                        K x N          512
 //     4096 x 28672  2,307  2,212  3,076         2048 x 16384  693  635  846
 //     14336 x 4096  1,164  1,039  1,459         8192 x 2048   351  335  448
 //     4096 x 4096     347    310    433         2048 x 3072   162  152  205
 //     4096 x 6144     673    490    678         2048 x 2048   105  102  128
-// 128 tokens of 2048 x 16384 with FLUSH 32 176 (226), 64 111 (131).
+// 2048 x 16384 with FLUSH 32: 128 tokens 176 (matmul_outer 226), 64 tokens 111 (131).
 //
-// One H100 (driver 580), 2026-11-28, q4_k, us: 32 tokens by 4 x 8 results a thread, 256 threads,
-// two groups a unit; 64 by 8 x 8, 128 threads, two a unit. First with 16 columns unpacked at a
-// time, FLUSH 64 and parts of K in f32, then with 32, FLUSH 128 and a head fetched for each 32
-// columns, then as it is, with SMALL where it holds (22, 21.5 without it):
+// One H100 (driver 580), 2026-11-28, q4_k, in us. With 32 tokens, each invocation has 4 x 8
+// results, a group has 256 invocations, and a unit has two groups. With 64 tokens, 8 x 8 results,
+// 128 invocations and two groups per unit. The columns are versions of the kernel: 16 columns
+// unpacked at a time, FLUSH 64 and parts of K in f32; then 32 columns, FLUSH 128 and a head fetched
+// for each 32 columns; then the current version, with SMALL where it is set (22 and 21.5 without
+// it):
 //     K x N               32              64         K x N             32              64
 //     2048 x 16384    66   57       106   93        4096 x 28672  216  197  192   348  319
 //     8192 x 2048     43   38   37   63   58   56   14336 x 4096  115  100   98   178  161
 //     2048 x 128256  522  358  342  762  656  647   4096 x 4096    42   37   36    62   57
 //     2048 x 2048          22   20        30   28
-// with a norm 2048 x 16384 62, 60 and 96, 92, 2048 x 3072 27, 26 and 37, 37 (the last two forms).
-// 512 tokens of 2048 x 16384 632, 609, 585.
-// docs/perf-log.md, "Prefill and small batches", has what bounds it.
+// With a norm, the last two versions: 2048 x 16384 62, 60 (32 tokens) and 96, 92 (64), 2048 x 3072
+// 27, 26 and 37, 37. 512 tokens of 2048 x 16384: 632, 609, 585. docs/perf-log.md, "Prefill and
+// small batches", describes what limits it.
 //
-// Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
+// Utilisation: the rows of a router fill part of the only tile. They are an equally small part of
+// the work.
 //
 //! NAME matmul_outer_f16
 //! OP matmul

@@ -1,16 +1,28 @@
 // Matrix product of many tokens in mediump, where computePrecision asks for it.
 //
-// matmul_outer_f16 for devices without 16-bit floats in the language: whether sums are of 16 or 32
-// bits is the driver's choice (Mali's and Adreno's compute mediump in pairs of 16 bits).
-// W and X / 16 (behind a norm in the product X by a power of two of its token's) are rounded to 16
-// bits; FLUSH columns of K are summed in pairs of 16-bit floats, of even and of odd columns, and
-// these in 32 bits: an element of X, or a sum of FLUSH products, of more than a million overflows.
+// Y[t, n] = sum_k X[t, k] W[n, k] by lib matmul_outer with HALVES, for devices whose GLSL has no
+// 16-bit floats. The driver chooses 16 or 32 bits for mediump; those of Mali and Adreno use pairs
+// of 16 bits. W is a band of N rows in its packed layout, X is [T][X_STRIDE] and Y is [T][Y_STRIDE]
+// in f32. W and X / 16 are rounded to 16 bits. With a norm within the product, X is scaled by a
+// power of two of its token instead. FLUSH columns of K are summed in pairs of 16-bit floats, one
+// for even and one for odd columns. These sums are added in 32 bits. An element of X, or a sum of
+// FLUSH products, overflows if it exceeds a million.
 //
-// Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
+// Layout: as in matmul_outer. Work group x covers tiles of ROWS rows, y tiles of TOKENS tokens; the
+// last row tiles are cut along K.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Adreno 630 spills 20:27 to
-// 22:30 of 4 x 8 results. V3D, Mali G52 and G610 do not finish 8 x 8 within 15 s. By REGISTERS it
-// serves none of these.
+// Choice: PREFER 36, or 35 for large products with a norm. matmul_outer_f16 has 40. The kernel is
+// used if computePrecision is f16.
+//
+// TUNEs: those of matmul_outer. FLUSH is the number of columns that are summed in 16 bits: more
+// columns are faster, and less exact. WIDE uses four row sets.
+//
+// Utilisation: the rows of a router fill part of the only tile. They are an equally small part of
+// the work.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Adreno 630 spills 20:27 to 22:30
+// with 4 x 8 results. V3D, Mali G52 and G610 do not finish compiling 8 x 8 within 15 s. REGISTERS
+// excludes the kernel on all of these.
 //
 //! NAME matmul_outer_mediump
 //! OP matmul

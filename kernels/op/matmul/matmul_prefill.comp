@@ -1,23 +1,37 @@
 // Matrix product on any device: tiles of results, weights unpacked into shared memory.
 //
-// Y[t, n] = sum_k W[n, k] X[t, k], by lib gemm_tile. Groups: x covers the rows, ROWS each, y the
-// tokens, TOKENS each.
+// Y[t, n] = sum_k W[n, k] X[t, k], by lib gemm_tile. W is a band of rows in its packed layout, X is
+// [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32.
+//
+// Layout: work group x covers ROWS rows, y covers TOKENS tokens. Each invocation has THREAD_ROWS x
+// THREAD_TOKENS results. Steps of 16 columns of K are unpacked into shared memory.
+//
+// Choice: PREFER 10. On GPUs with 32 compute units or more, kernels with a higher rank are chosen
+// if they fit into the registers (matmul_prefill_wide: 20).
+//
+// TUNEs: THREAD_ROWS and THREAD_TOKENS set the results per invocation: more results reuse loads,
+// but need more registers. BIG allows 8 x 8. ROWS and TOKENS set the tile: larger tiles read
+// weights fewer times, but leave fewer groups.
 //
 // One H200 (driver 580), q4_k, 512 tokens, 2026-11-21, `build/tests/test_kernels_matmul bench
-// prefill q4_k none POST K N 512`, GMAC/s with tiles of 64 x 128 (64 x 64, 64 x 32): K x N = 2048 x
-// 3072 9,800 (10,300, 7,900), 2048 x 2048 11,000 (9,700, 7,400), 2048 x 16384 11,400 (10,200,
-// 6,800), 8192 x 2048 11,900 (10,400, 7,700). f16 weights are 2% faster.
-// With a bias, 8 tokens per thread are slow there: the 24 qkv of gpt-oss-20b:mxfp4 (bf16, K x N =
-// 2880 x 5120) took 293 ms, with 4 and tiles of 64 x 32 they take 26 (`dopplergl bench --profile`).
+// prefill q4_k none POST K N 512`, in GMAC/s:
+//     tile        2048 x 3072   2048 x 2048   2048 x 16384   8192 x 2048
+//     64 x 128          9,800        11,000         11,400        11,900
+//     64 x 64          10,300         9,700         10,200        10,400
+//     64 x 32           7,900         7,400          6,800         7,700
+// f16 weights are 2% faster. With a bias, 8 tokens per invocation are slow there. The 24 qkv
+// products of gpt-oss-20b:mxfp4 (bf16, K x N = 2880 x 5120) took 293 ms with 8, and take 26 ms with
+// 4 and tiles of 64 x 32 (`dopplergl bench --profile`).
 //
-// Utilisation: a router's rows (8 of Mixtral, 32 of GPT-OSS) fill part of a tile's, an eighth at
-// worst. Such a product is 1 of 10,000 of a layer's: a tile of its own would not be noticed.
+// Utilisation: the rows of a router (8 of Mixtral, 32 of GPT-OSS) fill an eighth of a tile at
+// worst. Such a product is 1 of 10,000 parts of a layer, so a special tile would not be noticed.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Tiles of 4 x 4 per thread: V3D
-// 4.2 4:4 to 5:5, Mali G52 5:50 to 8:60, T860 87:228. The tiles that REGISTERS selects: V3D none
-// (2 x 2; 2 x 4 13:15 with f32), G52 none (2 x 4), T860 55:99 (4 x 2). Midgard's compiler never
-// ends on a tile of 2 x 2 with bf16, a bias and K = 112, so such devices get 4 x 2. LLVM 15 spilled
-// 394 to 669 of 4 x 4 with K up to 112, with lib loop_end none (96 registers).
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Tiles of 4 x 4 per invocation
+// spill 4:4 to 5:5 on V3D 4.2, 5:50 to 8:60 on Mali G52, and 87:228 on T860. The tiles that
+// REGISTERS selects spill none on V3D (2 x 2; 2 x 4 spills 13:15 with f32), none on G52 (2 x 4),
+// and 55:99 on T860 (4 x 2). Midgard's compiler never ends on a tile of 2 x 2 with bf16, a bias and
+// K = 112, so such devices get 4 x 2. LLVM 15 spilled 394 to 669 registers with 4 x 4 and K up to
+// 112. With lib loop_end it spills none (96 registers).
 //
 //! NAME matmul_prefill
 //! OP matmul

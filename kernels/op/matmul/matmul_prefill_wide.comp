@@ -1,14 +1,28 @@
 // Matrix product of many tokens on GPUs: large tiles, weights unpacked into shared memory.
 //
-// Lib matmul_tile. Groups: x covers the rows, ROWS each, y the tokens, TOKENS each. Where the last
-// row tiles, from WHOLE on, fill less than the device (15% may idle), each of them is cut along K
-// into SPLITS parts, a group each: REST tiles become groups of one, two or three WAVES; of tiles of
-// 32 rows, of which a compute unit has several at a time, of two or three. It is
-// reckoned with 512 tokens in the body for any number.
+// Y[t, n] = sum_k W[n, k] X[t, k], by lib matmul_tile. W is a band of N rows in its packed layout,
+// X is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32.
 //
-// One H200 (driver 580), q4_k, weights not in any cache, 2026-11-23, us (at 512 TFLOP/s), and those
-// of 2026-11-22, before tiles were cut and kept along K:
-//     K x N            512           before    128  before   64  before   32
+// Layout: work group x covers tiles of ROWS rows, y tiles of TOKENS tokens. Each invocation has
+// THREAD_ROWS x THREAD_TOKENS results. If the last row tiles, from WHOLE on, leave more than 15% of
+// the device idle, each of them is cut along K into SPLITS parts, with a group for each part. So
+// the REST last tiles become groups for one, two or three WAVES over the device. Tiles of 32 rows
+// use two or three, because a compute unit runs several of these groups at a time. All passes of
+// more than 128 tokens are planned as if they had 512.
+//
+// Choice: PREFER 20 on GPUs with 32 compute units or more, 1 elsewhere. matmul_prefill has 10,
+// matmul_outer up to 28.
+//
+// TUNEs: ROWS and TOKENS set the tile: larger tiles read weights fewer times, but leave fewer
+// groups. THREAD_ROWS and THREAD_TOKENS set the results per invocation; more need more registers.
+// STEP is the number of columns of K per barrier. PARTS is the number of sets of invocations that
+// share a step, for small tiles; LEAST is the least group size. FEW, MANY, LONG and SHORT select
+// tiles by tokens, registers and size of W. CUT is the number of parts of K: 0 does not cut, and 1
+// lets the kernel choose.
+//
+// One H200 (driver 580), q4_k, weights in no cache, 2026-11-23, in us (with TFLOP/s for 512
+// tokens). "before" is the time of 2026-11-22, when tiles were not cut along K:
+//     K x N            512            before    128  before   64  before   32
 //     4096 x 28672   3,073   39.1    3,428     952     945   495     603  299
 //     14336 x 4096   1,535   39.2    1,655     461   1,630   285          286
 //     4096 x 4096      483   35.6      488     154            96           88
@@ -17,18 +31,19 @@
 //     8192 x 2048      497   34.6      526     154     507    96     234   87
 //     2048 x 3072      217   29.7      246      70     240    49      62   30
 //     2048 x 2048      151   28.4      137      59     137    42      70   30
-// In whole steps of 32 sequences of Llama 3.2 1B (8 more for a timer), tiles of 32 rows in one wave
+// Whole steps of 32 sequences of Llama 3.2 1B (with 8 for the timer), tiles of 32 rows in one wave
 // and in two: 2048 x 2048 31.5 and 28.4, 8192 x 2048 88.9 and 71.4.
-// * by hand, in tiles of 128 x 128 cut in two; 878 in tiles of 128 x 256 cut in four. The
-// multiply-adds alone, without fetching, storing and barriers, reach 43 to 48 (docs/perf-log.md).
+// * With tiles of 128 x 128 cut in two, set by hand; 878 with tiles of 128 x 256 cut in four. The
+// multiply-adds alone, without fetching, storing and barriers, reach 43 to 48 TFLOP/s
+// (docs/perf-log.md).
 //
-// Utilisation: a router's rows (8 of Mixtral, 32 of GPT-OSS) fill part of a tile's, as in
-// matmul_prefill.comp, and are as small a part of the work.
+// Utilisation: the rows of a router (8 of Mixtral, 32 of GPT-OSS) fill part of a tile, as in
+// matmul_prefill.comp. They are an equally small part of the work.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Radeon RX 6000 (navi21) with
-// LLVM 15 spills 247 registers of 4 x 4 results with bf16 and K = 256, navi31 140 to 149 of larger
-// tiles: with LLVM matmul_prefill is chosen. ACO on polaris12 and vega10 and Intel (4 x 4) spill
-// none.
+// LLVM 15 spills 247 registers with 4 x 4 results, bf16 and K = 256. navi31 spills 140 to 149 with
+// larger tiles. With LLVM matmul_prefill is chosen. ACO on polaris12 and vega10, and Intel (4 x 4),
+// spill none.
 //
 //! NAME matmul_prefill_wide
 //! OP matmul

@@ -1,30 +1,45 @@
 // Matrix product for 4 and 8 tokens with subgroups: a slice of x stays, rows of a range pass by.
 //
-// Y[t, n] = sum_k X[t, k] W[n, k]. Where matmul_columns_subgroup stages x for every chunk of K and
-// waits for it each time, a group here stages its slice of x once, SLICE units per lane, and its
-// SETS subgroups walk the quads of THREAD_ROWS rows of a range, the next weights on their way while
-// these are multiplied. Groups are as many as compute units: RANGES ranges of rows times SLICES
-// slices of K. Sums of a slice go to SUMS, and the last group of a range adds them up in the order
-// of the slices: results depend on no timing and on no number of tokens. With pre=norm x is staged
-// times the norm's weight; squares of a slice go the same way, the factor is applied at the end.
+// Y[t, n] = sum_k X[t, k] W[n, k] for COLUMNS tokens. W is a band of N rows in its packed layout, X
+// is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32. With pre=norm, X is multiplied by the norm's
+// weight when it is staged. Squares of a slice are added up like its sums, and the norm's factor is
+// applied at the end.
 //
-// One H200 (driver 580), q4_k, in whole steps of Llama 3.2 1B, 2026-11-23, us with a timer's 3 or
-// so, matmul_columns_subgroup and this (SETS 16; THREAD_ROWS 4, and 2 where it says so):
+// Layout: there are as many work groups as compute units: RANGES ranges of rows times SLICES slices
+// of K. A group stages its slice of X in shared memory once, SLICE units of 16 columns per lane.
+// matmul_columns_subgroup stages X for every chunk of K instead, and waits each time. The SETS
+// subgroups of the group then process THREAD_ROWS rows of the range at a time. While these are
+// multiplied, the next weights are loaded. Sums of a slice are stored in SUMS. The last group of a
+// range adds them up in the order of the slices, so results depend on no timing and on no number of
+// tokens.
+//
+// Choice: PREFER is 35 for the measured sizes of q4_k at which the kernel was faster (LONG, DEEP),
+// and 5 otherwise. matmul_columns_subgroup has 30. Other weight types and larger models were not
+// measured.
+//
+// TUNEs: THREAD_ROWS is the number of rows that reuse a loaded vec4 of X: more need more registers.
+// SETS is the number of subgroups that share a slice. A longer SLICE needs more shared memory, and
+// leaves fewer sums to add. UNIT_GROUPS is the number of groups per compute unit.
+//
+// One H200 (driver 580), q4_k, whole steps of Llama 3.2 1B, 2026-11-23, in us with about 3 for the
+// timer. The first number of a pair is matmul_columns_subgroup, the second this kernel (SETS 16;
+// THREAD_ROWS 4, or 2 in brackets):
 //     K x N               4             8
 //     2048 x 16384   40.9   31.8   42.4   41.2 (2: 41.0)
 //     2048 x 128256   252    140    243    210 (2: 219)
 //     8192 x 2048    22.6   20.9   30.7   27.2 (2: 26.1)
 //     2048 x 2048    11.4   15.7   13.9   18.1 (2: 15.6)
 //     2048 x 3072    15.8   18.0   18.7   21.3 (2: 19.2)
-// SETS 8: 31.3, 145, 21.4, 15.9, 18.4 (4 tokens), 43.2, 218, 29.0, 17.9, 22.4 (8). Two groups per
-// unit: 36.6 and 49.9 (2048 x 16384). Half of SLICE (8 tokens): 51.5. PREFER has the sizes at which
-// it was faster; other types of weights and larger models were not measured.
+// The same rows with SETS 8: 31.3, 145, 21.4, 15.9, 18.4 (4 tokens) and 43.2, 218, 29.0, 17.9, 22.4
+// (8). Two groups per unit, 2048 x 16384: 36.6 and 49.9. Half of SLICE, 8 tokens: 51.5.
 //
-// Utilisation: a range of fewer quads than SETS leaves subgroups without rows (a router's 8 rows
-// are two quads), a K of fewer units than a slice has leaves lanes without columns.
+// Utilisation: if a range has fewer groups of THREAD_ROWS rows than SETS, some subgroups have no
+// rows (the 8 rows of a router are two quads). If K has fewer units than a slice, some lanes have
+// no columns.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Groups of 1024 invocations on
-// AMD: vega10 83 to 221 registers, navi31 9 to 32. Groups of 256, which REGISTERS selects: none.
+// AMD spill 83 to 221 registers on vega10 and 9 to 32 on navi31. Groups of 256, which REGISTERS
+// selects, spill none.
 //
 //! NAME matmul_ranges_subgroup
 //! OP matmul

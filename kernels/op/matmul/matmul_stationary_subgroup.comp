@@ -1,28 +1,41 @@
 // Matrix product for 8 tokens with subgroups, q4_k: x stays in registers, rows of W pass by.
 //
-// Y[t, n] = sum_k X[t, k] W[n, k]. Of a slice of K a lane has one unit, 16 columns, of all 8 tokens
-// of x: 128 registers, loaded once. Then the rows of a range come by, AHEAD at a time and as many
-// on their way: a lane multiplies each of its 16 codes with 8 tokens, and no x is loaded again.
-// Codes stay where they are in their words, and x is made smaller instead, as exact. Scale and
-// minimum of a group of 32 columns, unpacked to shared memory for a batch of rows, are applied to
-// sums, once the two lanes of a group have added up theirs. The 8 sums of a row are added up over
-// the lanes by halving: a lane has its tokens in such an order that it always keeps the lower half
-// of its sums and gives away the upper one. The subgroups of a group have SETS parts of the slice,
-// which meet every BATCH rows in shared memory. Where K is longer than a slice, sums of a slice go
-// to SUMS, and the last group of a range adds them up in the order of the slices: results depend on
-// no timing. With pre=norm x is the norm's weight times X, and its factor is applied at the end.
+// Y[t, n] = sum_k X[t, k] W[n, k] for 8 tokens. W is a band of N rows of q4_k in its packed layout,
+// X is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32. With pre=norm, x is the norm's weight times X,
+// and the norm's factor is applied at the end.
 //
-// One H200 (driver 580), `kernels bench`, 2026-11-24, us, matmul_columns_subgroup and this:
+// Layout: there are RANGES ranges of rows times SLICES slices of K, one work group each. A lane
+// loads one unit of 16 columns of X for all 8 tokens, 128 registers, once. The rows of its range
+// are then loaded, AHEAD at a time, while as many are multiplied. A lane multiplies each of its 16
+// codes of a row with 8 tokens, so X is not loaded again. Codes are not shifted within their words;
+// instead x is scaled down by a power of two, which is as exact.
+//
+// Scale and minimum of 32 columns are unpacked to shared memory for a batch of rows. They are
+// applied to the sum of the two lanes that have these columns. The 8 sums of a row are added up
+// over the lanes by halving: each lane orders its tokens so that it keeps the lower half of its
+// sums and passes on the upper half. The subgroups of a group have SETS parts of the slice. Their
+// sums meet every BATCH rows in shared memory. If K is longer than a slice, sums of a slice are
+// stored in SUMS. The last group of a range adds them up in the order of the slices, so results
+// depend on no timing.
+//
+// Choice: PREFER 40 on GPUs with 64 compute units or more if K and N are at least 4096, else 5.
+// matmul_columns_subgroup has 30.
+//
+// TUNEs: SETS is the number of subgroups per group, and so the length of a slice. A larger BATCH
+// needs fewer barriers, but more shared memory. WAVES is the number of groups per compute unit.
+//
+// One H200 (driver 580), `kernels bench`, 2026-11-24, in us: matmul_columns_subgroup and this
+// kernel.
 //     4096 x 28672   113   86     14336 x 4096    65   52     4096 x 128256  443  320
 //     4096 x 28672   121   88 (pre=norm)          4096 x 6144    35   28
 //     4096 x 4096   22.6 22.2     2048 x 16384  35.6 31.8     2048 x 2048   11.9 14.3
-// BATCH 8: 100 (4096 x 28672). docs/perf-log.md, "Prefill and small batches", has what was left out
-// and tried.
+// BATCH 8 takes 100 (4096 x 28672). docs/perf-log.md, "Prefill and small batches", lists what was
+// tried and left out.
 //
-// Utilisation: lanes and subgroups behind the end of K have no columns.
+// Utilisation: lanes and subgroups beyond the end of K have no columns.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 102
-// to 130, so by REGISTERS it is not chosen there. ACO spills none.
+// to 130, so REGISTERS excludes the kernel there. ACO spills none.
 //
 //! NAME matmul_stationary_subgroup
 //! OP matmul

@@ -1,7 +1,12 @@
 // Weighted sum of the results of a token's experts, added to the residual stream in ROUTE's order.
 //
-// X[t, i] += scale * sum_s weight[t, s] Y[t TOP_K + s, i]: a thread per four neighbouring features.
-// Groups: x covers the features, y the tokens.
+// X[t, i] += scale * sum_s weight[t, s] Y[t * TOP_K + s, i]. Y has one row of H numbers per pair of
+// a token and a chosen expert, X is the residual stream, and weight comes from ROUTE; all are f32.
+//
+// Layout: an invocation computes four neighbouring features of a token. Work group x covers the
+// features, y is the token.
+//
+// TUNEs: WG_SIZE is the group size.
 //
 //! NAME moe_combine
 //! OP moe_combine

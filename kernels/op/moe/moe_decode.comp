@@ -1,9 +1,20 @@
 // The experts of one token on any device: several threads per row, as in matmul_decode.
 //
-// Lib gemv. post=glu: group.y is the choice, and all choices have one x. post=combine: a group adds
-// its rows of every choice into one sum; x is multiplied by the expert's weight when it is loaded.
-// Rows of other bands count as 0. Groups: x covers an expert's rows, ROWS each, y with post=glu the
-// choices.
+// Each of the TOP_K chosen experts multiplies its weights with a vector, by lib gemv. With
+// post=glu, all experts have the same x, and each choice has a result row of its own. With
+// post=combine, each choice has its own x, which is multiplied by the expert's weight when it is
+// loaded, and the results of all choices are added into one row. W has the rows of all experts in
+// its packed layout. Rows that another band has count as 0.
+//
+// Layout: work group x covers ROWS rows of an expert. With post=glu, y is the choice. With
+// post=combine, a group adds its rows of every choice. ROW_THREADS invocations share a row, as in
+// matmul_decode.
+//
+// Choice: PREFER 10. moe_decode_subgroup (30) is chosen if the device has subgroups.
+//
+// TUNEs: as in matmul_decode. More ROW_THREADS suit long rows, but add more partial sums. More
+// THREAD_ROWS reuse x, but leave fewer groups. A larger BK needs fewer barriers, but more shared
+// memory.
 //
 //! NAME moe_decode
 //! OP moe_matmul

@@ -1,17 +1,29 @@
 // The experts of one token with subgroups: lanes keep their part of x in registers, read 16 bytes.
 //
-// Uses lib gemv_subgroup. With post=glu, group.y is the choice of an expert. With post=combine, the
-// rows of the chosen experts that are added to one result form one row, TOP_K times as long. The
-// weights of the choices are applied when x is staged. If a row is in another band, this band's
-// first row is read instead and counts as 0. Groups in x divide the rows of an expert. In total
-// there are about UNIT_GROUPS groups per compute unit. THREE is set if a row has three slices.
+// Each of the TOP_K chosen experts multiplies its weights with a vector, by lib gemv_subgroup. With
+// post=glu, all experts have the same x, and each choice has a result row of its own. With
+// post=combine, the rows of the chosen experts that are added to one result form one row, TOP_K
+// times as long. The weights of the choices are applied when x is staged in shared memory. W has
+// the rows of all experts in its packed layout. If a row is in another band, this band's first row
+// is read instead and counts as 0.
 //
-// One H200 (driver 580), a dispatch among others in one submit, barrier included, weights not in
-// any cache, 2026-11-22, `build/tests/test_kernels_matmul list FILE`; us, and GB/s of weights:
+// Layout: work groups in x divide the rows of an expert. With post=glu, y is the choice. In total
+// there are about UNIT_GROUPS groups per compute unit. Each invocation keeps 32 columns of x in
+// registers.
+//
+// Choice: PREFER 30 (5 on software renderers), above moe_decode (10).
+//
+// TUNEs: THREE is set if a row has three slices; groups then have up to 768 invocations. UNROLL is
+// the number of rows that are computed together: more rows hide more latency, but need more
+// registers. LEAST and UNIT_GROUPS set the number of groups. MOST limits WG_SIZE.
+//
+// One H200 (driver 580), one dispatch of many in a submit, barrier included, weights in no cache,
+// 2026-11-22, `build/tests/test_kernels_matmul list FILE`. Time in us, and GB/s of weights; sizes
+// are K x TOP_K x N:
 //     gpt-oss-20b, mxfp4   gate_up 2880 x 4 x 5760   23.4  1610  down 2880 x 4 x 2880  16.5  1140
 //     qwen3-30b-a3b, q4_k  gate_up 2048 x 8 x 1536   11.6  1220  down 768 x 8 x 2048    9.8   720
 //     mixtral-8x7b, q4_k   gate_up 4096 x 2 x 28672  53.8  2460  down 14336 x 2 x 4096 47.0  1410
-// One group more than there are units increases the time by half.
+// One group more than there are compute units increases the time by half.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With LLVM 15, 512 invocations
 // spill 7 to 12 registers with UNROLL 2, and 0 to 3 with UNROLL 1. 256 invocations with UNROLL 1

@@ -1,14 +1,20 @@
-// Lists of pairs (token, choice) by expert, one work group per expert, each reading every choice.
+// Lists of pairs (token, choice) by expert, with one work group per expert.
 //
-// A counting sort without atomics, so that the order is always the same. Each thread has a run of
-// neighbouring pairs and counts those of lower experts and those of its group's expert; a prefix
-// sum over the threads' counts gives the places where the expert's pairs and the thread's begin.
+// A pair is a token with one of its TOP_K chosen experts. The kernel sorts the numbers of all pairs
+// by expert. It is a counting sort without atomics, so the order is always the same.
 //
-// Utilisation: passes of few tokens have fewer pairs than a group has threads, and finding where an
-// expert's begin takes all of them in any case.
+// Layout: work group x is an expert. Every group reads the choices of all tokens. Each invocation
+// has a run of neighbouring pairs. It counts the pairs of lower experts and those of its group's
+// expert. A prefix sum over these counts yields the first places of the expert's pairs and of the
+// invocation's.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 6 of
-// 128 invocations, none of 64.
+// TUNEs: WG_SIZE is the group size.
+//
+// Utilisation: a pass of few tokens has fewer pairs than a group has invocations. Finding the first
+// place of an expert always needs all pairs.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 6
+// registers with 128 invocations, and none with 64.
 //
 //! NAME moe_group
 //! OP moe_group

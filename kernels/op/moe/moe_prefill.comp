@@ -1,9 +1,20 @@
 // The experts of many tokens on any device: tiles of results, weights unpacked into shared memory.
 //
-// Lib gemm_tile. The TOKENS columns of a tile are pairs of one expert, which need not be
-// neighbours: their numbers are in shared memory. Rows of a tile that the band does not have are
-// not stored. Groups: x counts the row tiles of an expert, then the tiles of pairs; those beyond
-// the last tile end at once.
+// Each expert multiplies its weights with the rows of its tokens, by lib gemm_tile. A pair is a
+// token with one of its TOP_K chosen experts. W has the rows of all experts in its packed layout, X
+// and Y are f32. Rows of a tile that another band has are not stored.
+//
+// Layout: a tile has ROWS rows of one expert and TOKENS pairs of that expert. These pairs need not
+// be neighbours: shared memory has their numbers. Work group x counts the row tiles of an expert,
+// then the tiles of pairs. Groups beyond the last tile end at once. Each invocation has THREAD_ROWS
+// x THREAD_TOKENS results.
+//
+// Choice: PREFER 10. moe_prefill_wide (20) is chosen on GPUs with 32 compute units or more if it
+// fits into the registers.
+//
+// TUNEs: THREAD_ROWS and THREAD_TOKENS set the results per invocation: more results reuse loads,
+// but need more registers. BIG allows 8 x 8. ROWS and TOKENS set the tile: larger tiles read
+// weights fewer times, but fill the last tile of each expert less.
 //
 // One H200 (driver 580), 512 tokens, 2026-11-21, `dopplergl bench --shape SHAPE --kernel-hints`:
 //     ROWS x TOKENS (THREAD_TOKENS)          64 x 32 (4)  64 x 64 (8)  128 x 64 (8)  64 x 128 (8)
@@ -11,14 +22,14 @@
 //     qwen3-30b-a3b:q4_k, tokens/s                 2444         2801          2986          2783
 //     mixtral-8x7b:q4_k, tokens/s                   519          630           683           693
 //
-// Utilisation: how many pairs an expert has is known on the device alone, so there are groups for
-// the worst case, E tiles more than the pairs fill; those beyond the last tile end at once. ACTIVE
-// counts pairs side by side; each expert's last tile is filled in part.
+// Utilisation: only the device has the number of pairs per expert, so there are groups for the
+// worst case, E tiles more than the pairs fill. ACTIVE counts pairs without gaps; the last tile of
+// each expert is filled in part.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Tiles of 4 x 4 per thread: V3D
-// 4.2 23:24 to 66:42, Mali G52 17:111 to 29:151. Of 2 x 4: 11:13 to 24:14 and 1:17 to 5:42. Of 2 x
-// 2, which REGISTERS selects there: none. LLVM 15 136 to 413 of 4 x 4 with K up to 112, with lib
-// loop_end none.
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Tiles of 4 x 4 per invocation
+// spill 23:24 to 66:42 on V3D 4.2 and 17:111 to 29:151 on Mali G52. Tiles of 2 x 4 spill 11:13 to
+// 24:14 and 1:17 to 5:42. Tiles of 2 x 2, which REGISTERS selects there, spill none. LLVM 15
+// spilled 136 to 413 with 4 x 4 and K up to 112; with lib loop_end it spills none.
 //
 //! NAME moe_prefill
 //! OP moe_matmul

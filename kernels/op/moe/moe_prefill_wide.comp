@@ -1,16 +1,27 @@
 // The experts of many tokens on GPUs: large tiles of results, weights unpacked into shared memory.
 //
-// Lib gemm_wide. The TOKENS columns of a tile are pairs of one expert, which need not be
-// neighbours: their numbers are in shared memory. Rows of a tile that the band does not have are
-// not stored. Groups: x counts the row tiles of an expert, then the tiles of pairs; those beyond
-// the last tile end at once.
+// Each expert multiplies its weights with the rows of its tokens, by lib gemm_wide. A pair is a
+// token with one of its TOP_K chosen experts. W has the rows of all experts in its packed layout, X
+// and Y are f32. Rows of a tile that another band has are not stored.
 //
-// Utilisation: how many pairs an expert has is known on the device alone, so there are groups for
-// the worst case, E tiles more than the pairs fill; those beyond the last tile end at once. ACTIVE
-// counts pairs side by side; each expert's last tile is filled in part.
+// Layout: a tile has ROWS rows of one expert and TOKENS pairs of that expert. These pairs need not
+// be neighbours: shared memory has their numbers. Work group x counts the row tiles of an expert,
+// then the tiles of pairs. Groups beyond the last tile end at once. Each invocation has THREAD_ROWS
+// x THREAD_TOKENS results.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Intel Arc (dg2) 187:461, navi21
-// with LLVM 15 179 registers: moe_prefill is chosen there and spills none.
+// Choice: PREFER 20 on GPUs with 32 compute units or more, 1 elsewhere. moe_prefill has 10.
+//
+// TUNEs: ROWS and TOKENS set the tile: larger tiles read weights fewer times, but fill the last
+// tile of each expert less. STEP is the number of columns of K per barrier. THREAD_ROWS and
+// THREAD_TOKENS set the results per invocation; more need more registers. PARTS is the number of
+// sets of invocations that share a step, for small tiles.
+//
+// Utilisation: only the device has the number of pairs per expert, so there are groups for the
+// worst case, E tiles more than the pairs fill. ACTIVE counts pairs without gaps; the last tile of
+// each expert is filled in part.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Intel Arc (dg2) spills 187:461,
+// navi21 with LLVM 15 spills 179 registers. There moe_prefill is chosen, which spills none.
 //
 //! NAME moe_prefill_wide
 //! OP moe_matmul

@@ -1,9 +1,16 @@
 // The experts of each token and their weights, one work group per token.
 //
-// Lib moe_rank, over the router's logits. Groups: a token each.
+// The TOP_K best of a token's E logits become its experts, with their weights, by lib moe_rank. The
+// logits are those of the router, f32.
 //
-// Utilisation: of 8 experts 8 invocations of 32 have one each: less than a subgroup of many GPUs is
-// not launched in any case, and llvmpipe runs them eight at a time.
+// Layout: work group x is a token. Each invocation ranks its share of the experts.
+//
+// Choice: it is used if moe_router, which computes norm and router too, is not chosen.
+//
+// TUNEs: WG_SIZE is the group size.
+//
+// Utilisation: with 8 experts, 8 of 32 invocations have one expert each. Many GPUs launch whole
+// subgroups only, and llvmpipe runs eight invocations at once.
 //
 //! NAME moe_route
 //! OP moe_route

@@ -1,17 +1,27 @@
-// Norm, router and choice of experts of one token: a work group per expert, the last one chooses.
+// Norm, router and choice of experts of one token: one work group per expert; the last one chooses.
 //
-// There is a group per expert. Its invocations share the K columns of the expert, in pieces of 16.
-// The sums sum_k W[e, k] x[k] A[k] and, with pre=norm, sum_k x[k]^2 are computed together, so that
-// x is read only once. With pre=norm, each group also writes its share of the normed row for the
-// experts. The group that arrives last has all logits and chooses (lib moe_rank). The pieces are
-// added in an order that does not depend on WG_SIZE. Otherwise WG_SIZE could change the chosen
-// experts, and so the tokens.
+// The logit of expert e is sum_k W[e, k] x[k]. With pre=norm, x is first normed: x[k] A[k] *
+// rsqrt(mean(x^2) + eps), and the normed row is stored for the experts. The TOP_K best logits
+// become the token's experts, with their weights (lib moe_rank). W is the router's matrix in its
+// packed layout, x is f32.
+//
+// Layout: work group x is an expert. Its invocations share the K columns of the expert, in pieces
+// of 16. The sums sum_k W[e, k] x[k] A[k] and, with pre=norm, sum_k x[k]^2 are computed together,
+// so that x is read only once. With pre=norm, each group also writes its share of the normed row.
+// The group that arrives last has all logits and chooses. The pieces are added in an order that
+// does not depend on WG_SIZE. Otherwise WG_SIZE could change the chosen experts, and so the tokens.
+//
+// Choice: PREFER 10 replaces the separate operations norm, matmul and moe_route (-10 on software
+// renderers), unless REGISTERS does not fit.
+//
+// TUNEs: WG_SIZE is the number of invocations per expert.
 //
 // One H200 (driver 580), 2026-11-22, whole decode steps by `generate`, tok/s: qwen3-30b-a3b:q4_k
-// 209, 216, 213 with 32, 64 and 128 threads; gpt-oss-20b:mxfp4 262, 260, 256 with 64, 128 and 256.
+// 209, 216 and 213 with 32, 64 and 128 invocations; gpt-oss-20b:mxfp4 262, 260 and 256 with 64, 128
+// and 256.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 7:7 to 7:9, V3D 7.1 3:7
-// to 13:15, with any WG_SIZE. Separate operations, which spill none, are chosen there.
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 spills 7:7 to 7:9, V3D
+// 7.1 3:7 to 13:15, with any WG_SIZE. Separate operations, which spill none, are chosen there.
 //
 //! NAME moe_router
 //! OP moe_router

@@ -1,8 +1,11 @@
 // Result of the steps of a batch, for one readback of all sequences: positions and last ids.
 //
-// REPORT is [T][16]: of each row of the pass, the position of its sequence's pending token, then
-// the ids from that position on backwards, 15 of them; below position 0 zeros. An invocation per
-// word.
+// REPORT is [T][16] uint. Each row of the pass has the position of the pending token of its
+// sequence, then 15 ids, from that position backwards. Ids before position 0 are reported as zeros.
+//
+// Layout: one invocation per word of REPORT.
+//
+// TUNEs: WG_SIZE is the group size.
 //
 //! NAME batch_report
 //! OP batch_report

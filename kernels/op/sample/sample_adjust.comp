@@ -1,30 +1,34 @@
 // Adjusts logits before they are ranked, in place: biases, then penalties, then DRY.
 //
-// Each part has work only if ADJUST or the step says so.
 // LOGITS is [T][VOCAB] f32, IDS the ids of the sequence. ADJUST (lib adjust) has the parameters.
+// Each part has work only if ADJUST or the step table requests it.
 //
-// Bias: numbers of the caller's are added to the logits of single ids. ADJUST has pairs of id and
-// f32, each id once.
+// Bias: the caller's numbers are added to the logits of single ids. ADJUST has pairs of id and f32,
+// each id once.
 //
-// Penalties of the ids among the last step_repeat_last_n tokens: positive logits are multiplied by
-// 1 / penalty, others by the penalty. The host rounds 1 / penalty once, since GLSL's division is
-// not exact. Then frequency * occurrences + presence is subtracted. Each step is rounded. COUNTS
-// is scratch of a word per id; only the words of the window are cleared, counted and taken, so
-// that the cost does not depend on the vocabulary. The invocation that takes a count acts for all
-// that have the id.
+// Penalties apply to the ids among the last step_repeat_last_n tokens. Positive logits are
+// multiplied by 1 / penalty, others by the penalty. The host rounds 1 / penalty once, because
+// GLSL's division is not exact. Then frequency * occurrences + presence is subtracted. Each step is
+// rounded. COUNTS is scratch with a word per id. Only the words of the window are cleared, counted
+// and taken, so the time does not depend on the vocabulary. The invocation that takes a count acts
+// for all occurrences of the id.
 //
-// DRY: subtracts from the logit of every id that would prolong a repeat. A repeat is the longest
-// end of IDS that also stands further left in the window; the id after that earlier place would
-// prolong it. Its logit loses ADJUST_DRY[length - allowed] (multiplier * base^(length - allowed),
-// rounded on the host), by the longest repeat that it would prolong. No repeat reaches over a
-// sequence breaker: marks have bit 0 for ids that break by themselves, which are not penalised, and
-// bit 1 for ids that begin a sequence of several (id, number of ids after it, these ids). Each
-// invocation compares its places with the end, id by id, at most allowed plus the table's length.
-// COUNTS has the longest repeat before each id of the window.
+// DRY subtracts from the logit of every id that would prolong a repeat. A repeat is the longest end
+// of IDS that also occurs earlier in the window; the id after that earlier place would prolong it.
+// Its logit loses ADJUST_DRY[length - allowed], which is multiplier * base^(length - allowed),
+// rounded on the host. The length is that of the longest repeat that the id would prolong. No
+// repeat extends over a sequence breaker. Bit 0 of a mark is set for ids that break by themselves,
+// which are not penalised. Bit 1 is set for ids that begin a breaker of several ids (id, number of
+// ids after it, these ids). Each invocation compares its places with the end, id by id, at most
+// allowed plus the table's length. COUNTS has the longest repeat before each id of the window.
 //
-// A group per row; `idle` groups have no work. The parts share LOGITS and COUNTS, so barriers
-// separate them. Utilisation: as many invocations have work as there are biases, 1,024 at most, and
-// ids in the windows.
+// Layout: y is a row; each row has one work group. Groups of `idle` rows have no work. The parts
+// share LOGITS and COUNTS, so barriers separate them.
+//
+// TUNEs: WG_SIZE is the group size.
+//
+// Utilisation: as many invocations have work as there are biases, 1,024 at most, and ids in the
+// windows.
 //
 //! NAME sample_adjust
 //! OP sample_adjust

@@ -1,7 +1,11 @@
 // Zeroes the group counts of all later dispatches of the plan after a stop.
 //
-// ARGS is [count][3], the groups of glDispatchComputeIndirect. One group, which writes only after
-// the sequence has stopped.
+// ARGS is [count][3] uint, the group counts of glDispatchComputeIndirect.
+//
+// Layout: one work group, which writes only after the sequence has stopped.
+//
+// TUNEs: WG_SIZE is the group size.
+//
 // Utilisation: no invocation has work until the sequence stops.
 //
 //! NAME sample_args

@@ -1,12 +1,14 @@
 // Mass per digit of the exponent, for top-p over a whole vocabulary: level LEVEL of three.
 //
-// Adds to 1024 bins of 64 bits at CAND_HIST + 2048 LEVEL of CAND, which sample_max has cleared.
-// Group x covers 2048 tokens, y is the row.
+// The kernel adds to 1024 bins of 64 bits at CAND_HIST + 2048 LEVEL of CAND, which sample_max has
+// cleared. The exponent of a token has 29 bits. Level 0 counts every token by the first 10 of them.
+// Levels 1 and 2 count only tokens whose earlier digits are those of the edge found so far.
 //
-// Level 0 counts every token by the first 10 of its exponent's 29 bits. Levels 1 and 2 count only
-// tokens whose earlier digits are those of the edge found so far. Masses are 64-bit integers. They
-// are summed per group in shared memory and added with atomics, low word first: its old value shows
-// whether it overflowed.
+// Layout: work group x is a slice of 2048 tokens, y the row. Masses are 64-bit integers. They are
+// summed per group in shared memory, and then added with atomics, low word first. The old value of
+// the low word shows whether it overflowed.
+//
+// TUNEs: WG_SIZE is the group size.
 //
 //! NAME sample_hist
 //! OP sample_hist

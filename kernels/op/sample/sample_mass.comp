@@ -1,11 +1,16 @@
-// Mass of each slice at the wanted temperature after top-p and min-p.
+// Mass of each slice at the requested temperature, after top-p and min-p.
 //
-// Slice s of 2048 tokens goes to CAND_MASS + 4 s of CAND: the number of tokens whose exponent is
-// the edge of top-p, and the 64-bit mass (low, high) of those below the edge. Group x is slice x, y
-// the row; sums of integers do not depend on the order.
+// The result of slice s of 2048 tokens is stored at CAND_MASS + 4 s of CAND. It has the number of
+// tokens whose exponent is the edge of top-p, and the 64-bit mass (low, high) of those below the
+// edge.
+//
+// Layout: work group x is slice x, y the row. The sums are integers, so they do not depend on the
+// order.
+//
+// TUNEs: WG_SIZE is the group size. WIDE selects 256 invocations for compilers with few registers.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 18
-// of 128 invocations, none of 256.
+// registers with 128 invocations, and none with 256.
 //
 //! NAME sample_mass
 //! OP sample_mass

@@ -1,13 +1,17 @@
 // The best logit of each slice of 2048: key and id, ties to the lowest id.
 //
-// LOGITS is [T][VOCAB] f32. Slice s goes to CAND_FIRST + 2 s of CAND as (key, id); keys order
-// logits as unsigned integers (lib sample). Group x is slice x, y the row: each invocation takes
-// every WG_SIZE-th logit, then all compare their bests. kind=full also clears the
-// histograms of sample_hist, shared out among all groups, of which the last begins lib nucleus.
+// LOGITS is [T][VOCAB] f32. The result of slice s is stored at CAND_FIRST + 2 s of CAND as (key,
+// id). Keys order logits as unsigned integers (lib sample).
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). LLVM 15 writes the loop over
-// 128 invocations out and spills 8 (navi21) to 138 (navi31) registers; with 256 invocations it
-// keeps the loop and spills none.
+// Layout: work group x is slice x, y the row. Each invocation reads every WG_SIZE-th logit; then
+// all compare their best ones. With kind=full, all groups together also clear the histograms of
+// sample_hist, and the last group initializes lib nucleus.
+//
+// TUNEs: WG_SIZE is the group size. WIDE selects 256 invocations for compilers with few registers.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). LLVM 15 unrolls the loop over
+// 128 invocations and spills 8 (navi21) to 138 (navi31) registers. With 256 invocations it keeps
+// the loop and spills none.
 //
 //! NAME sample_max
 //! OP sample_max

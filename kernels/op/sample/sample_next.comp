@@ -1,16 +1,28 @@
 // The next token from the logits in one dispatch: every group reads a slice, the last one chooses.
 //
-// Group x is slice x of 2048 logits, y the row. kind=greedy: it stores the slice's best in CAND.
-// kind=topk: it stores the slice's top_k best in order of rank. They are among the logits not worse
-// than the top_k-th best of its invocations' bests (lib best_pairs): about 50 for a top_k of 40.
-// The group that arrives last merges the slices in the same way, then draws (lib topk_draw) and
-// ends the step (lib step_end). Of the slices' m-th bests, m = ceil(top_k / SLICES), the ceil(top_k
-// / m)-th is an edge there. If more than 2048 are before it, the radix search of sample_pick is
-// used instead. After a stop, ARGS is zeroed and all other buffers stay as they are. Slices are as
-// of sample_max and sample_topk.
+// LOGITS is [T][VOCAB] f32. With kind=greedy, the token is that of the best logit. With kind=topk,
+// it is drawn from the top_k best logits (lib topk_draw). Slices are those of sample_max and
+// sample_topk.
+//
+// Layout: work group x is a slice of 2048 logits, y the row. With kind=greedy, a group stores the
+// best of its slice in CAND. With kind=topk, it stores the top_k best in order of rank. To find
+// these, it takes the best logit of each invocation and the top_k-th of these bests (lib
+// best_pairs). The logits that are not worse, about 50 for a top_k of 40, are ranked.
+//
+// The group that arrives last merges the slices in the same way, then draws and ends the step (lib
+// step_end). Let m be ceil(top_k / SLICES). Of the m-th bests of all slices, the ceil(top_k / m)-th
+// is an edge: only logits before it are ranked. If there are more than 2048, the radix search of
+// sample_pick is used instead. After a stop, ARGS is zeroed and all other buffers remain as they
+// are.
+//
+// Choice: PREFER 10 replaces the separate operations sample_max or sample_topk and sample_pick (-10
+// on software renderers).
+//
+// TUNEs: WG_SIZE is the group size. LARGE selects 256 invocations for vocabularies of more than
+// 262144 ids, and for devices with few registers.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With 128 invocations V3D 7.1
-// spills 5:23, Mali G52 4:50 to 4:57, with 256 none.
+// spills 5:23 and Mali G52 4:50 to 4:57. With 256 both spill none.
 //
 //! NAME sample_next
 //! OP sample_next

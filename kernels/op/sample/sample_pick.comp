@@ -1,11 +1,16 @@
 // The chosen token's id, and the step state advanced by it: position, draws, stop ids, the end.
 //
-// kind=greedy: the best of the slices' best. kind=topk: the top_k best of the slices' candidates,
-// then top-p, min-p, temperature and draw among them; ranks and running masses are found by
-// comparison with all of them, at most 128. kind=full: the id that sample_find left in CAND[0].
-// STOPS is a count and as many ids. A group per row.
-// Utilisation: kind=greedy has a number per 2,048 ids, kind=full one id; one group of 32 takes
-// as long as one of 128 (3.06 and 3.00 us, one H200, driver 580, 2026-11-23).
+// With kind=greedy, the id is the best of the slices' best. With kind=topk, it is drawn from the
+// top_k best of the slices' candidates after top-p, min-p and temperature. Ranks and running masses
+// are found by comparison with all candidates, at most 128. With kind=full, it is the id that
+// sample_find left in CAND[0]. STOPS is a count, then as many ids.
+//
+// Layout: y is a row; each row has one work group.
+//
+// TUNEs: WG_SIZE is the group size.
+//
+// Utilisation: kind=greedy has one number per 2,048 ids, kind=full one id. One group of 32 takes as
+// long as one of 128 (3.06 and 3.00 us, one H200, driver 580, 2026-11-23).
 //
 //! NAME sample_pick
 //! OP sample_pick

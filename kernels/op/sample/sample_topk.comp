@@ -1,7 +1,11 @@
 // The top_k best logits of each slice of 2048: keys and ids in no order, ties to the lowest id.
 //
-// LOGITS is [T][VOCAB] f32. Slice s goes to CAND_FIRST + 256 s of CAND as up to 128 pairs (key,
-// id); a slice with fewer logits than top_k is filled up with key 0. Group x is slice x, y the row.
+// LOGITS is [T][VOCAB] f32. The result of slice s is stored at CAND_FIRST + 256 s of CAND as up to
+// 128 pairs (key, id). If a slice has fewer logits than top_k, it is padded with key 0.
+//
+// Layout: work group x is slice x, y the row.
+//
+// TUNEs: WG_SIZE is the group size.
 //
 //! NAME sample_topk
 //! OP sample_topk

@@ -1,22 +1,35 @@
 // Attention of one token, a share of the keys per invocation: made for llvmpipe.
 //
-// o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
-// of one split. Groups: blocks of HEADS_BLOCK heads of one KV head by splits. The queries and the
-// new key are rotated, then it and the new value rounded to the cache's type and it scored, a few
-// vec4 per invocation. Invocation i takes the cached keys i, i + WG_SIZE, ... of the split, with
-// the queries and its results in private arrays. Then the shares and the new key are merged through
-// shared memory.
+// For query head h and each key j of one split: s[h, j] = log2(e) * scale * q[h] . k[j], and o[h] =
+// sum_j 2^(s[h, j] - m) v[j], where m is the largest score. QKV is [T][QKV_STRIDE] f32 with one
+// token per row: q, k and v. KV is the cache in f16 or f32. P receives per split the sum o[h], its
+// maximum and its sum of weights, or the finished output if SPLITS is 1.
 //
-// llvmpipe runs 8 invocations as one vector and each of their loads as 8 scalar ones, wide or not:
-// so 16 bytes per load. Only loads from shared memory at a constant address, outside of loops and
-// branches, are one: so each invocation gets the queries. What a program is made of costs at its
-// first use, too: Mesa 22.3.6 compiles this one in 0.6 s, and in 1.0 s when each invocation rotated
-// the queries for itself, key and value were packed apart and the merge was written out per row.
+// Layout: work group x is a split of HEADS_BLOCK query heads that share one KV head; y is the row
+// of the pass. The group first rotates its queries and the new key, a few vec4s per invocation. It
+// rounds the new key and value to the cache's type and computes the score of the new key.
+// Invocation i then processes the cached keys i, i + WG_SIZE, ... of the split, with queries and
+// results in private arrays. Finally the results of all invocations and the new key are merged
+// through shared memory.
 //
-// All invocations are active in the keys of a split; in the merge as many as the block has vec4s.
+// Choice: PREFER 20 on software renderers, 1 elsewhere.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills): T860 124:128 to 257:272; Mali
-// G52 and V3D do not finish it within 15 s. REGISTERS keeps it from small GPUs.
+// TUNEs: HEADS_BLOCK (at most ROOM) is the number of heads that reuse a loaded key; more heads need
+// longer private arrays. WG_SIZE is the number of invocations that share the keys of a split.
+//
+// llvmpipe runs 8 invocations as one vector, and each of their loads as 8 scalar loads of any
+// width, so the kernel loads 16 bytes at a time. Only a load from shared memory at a constant
+// address, outside of loops and branches, is a single load. So each invocation copies the queries
+// in this way. The length of a program matters at its first use: Mesa 22.3.6 compiles this one in
+// 0.6 s. It took 1.0 s when each invocation rotated the queries itself, key and value were packed
+// separately and the merge was written out per row.
+//
+// Utilisation: all invocations are active in the keys of a split. In the merge, as many are active
+// as the block has vec4s.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). T860 spills 124:128 to 257:272.
+// Mali G52 and V3D do not finish compiling it within 15 s. REGISTERS excludes the kernel on small
+// GPUs.
 //
 //! NAME attn_decode_llvmpipe
 //! OP attn_decode

@@ -1,15 +1,24 @@
 // Attention of many tokens, queries and results in registers, keys read once per work group.
 //
-// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
-// WG_SIZE * TOKENS tokens by blocks of HEADS_BLOCK heads of one KV head; an invocation holds TOKENS
-// * HEADS_BLOCK queries. No shared memory and no barrier: made for drivers whose barriers are dear,
-// and good wherever HEAD_DIM numbers per query fit the registers.
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. QKV is
+// [T][QKV_STRIDE] f32, KV the cache in f16 or f32, and O is [T][O_STRIDE] f32. With sinks=head, S
+// adds one logit per head to the softmax.
 //
-// Groups differ in length (later queries see more keys). They are numbered first, last, second,
-// last but one, ... so that any contiguous share of them, which is what llvmpipe gives a thread,
-// costs about the same.
+// Layout: work group x is a run of WG_SIZE * TOKENS tokens, y a block of HEADS_BLOCK heads of one
+// KV head. An invocation has TOKENS * HEADS_BLOCK queries and their results in registers. It uses
+// no shared memory and no barrier.
 //
-// All invocations are active but those beyond the last token.
+// Groups of later tokens see more keys, so they take longer. Groups are numbered first, last,
+// second, last but one, and so on. llvmpipe assigns each thread a contiguous share of the groups,
+// and all such shares then take about the same time.
+//
+// Choice: PREFER 20 on software renderers, 5 elsewhere. It suits drivers with slow barriers, if
+// HEAD_DIM numbers per query fit into the registers.
+//
+// TUNEs: HEADS_BLOCK and TOKENS, whose product is at most ROOM, set the queries per invocation:
+// more queries reuse each key, but need more registers. WG_SIZE is the group size.
+//
+// Utilisation: all invocations are active except those beyond the last token.
 //
 //! NAME attn_prefill_llvmpipe
 //! OP attn_prefill

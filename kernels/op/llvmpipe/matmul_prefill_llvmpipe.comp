@@ -1,12 +1,23 @@
 // Matrix product for llvmpipe: a thread per row and TOKENS tokens, x at constant addresses.
 //
-// Lib gemm_llvmpipe. Groups: tiles of WG_SIZE rows x TOKENS tokens, rows first.
+// Y[t, n] = sum_k W[n, k] X[t, k], by lib gemm_llvmpipe. W is a band of rows in its packed layout,
+// X and Y are rows of f32.
+//
+// Layout: a work group computes a tile of WG_SIZE rows x TOKENS tokens, one row per invocation.
+// Group x counts the row tiles first, then the token tiles.
+//
+// Choice: PREFER 50 on llvmpipe, -10 on other software renderers; REQUIRE excludes GPUs and K above
+// 1024.
+//
+// TUNEs: more TOKENS reuse each unpacked weight, but take longer to compile. A larger WG_SIZE
+// reuses the staged X for more rows.
 //
 // 512 tokens, q4_k, from processor time (2 cores of an AMD EPYC at 2.6 GHz, Mesa 22.3.6,
-// 2026-11-21), GMAC/s: K x N = 256 x 512 20 with WG_SIZE = 256 (128: 19, 64: 16; TOKENS = 4: 16,
-// 16: 23), 256 x 1536 glu 17, 768 x 256 13 (TOKENS = 8: 22). The baseline kernel reaches 2.
-// Compiling takes 0.45 s for 256 columns and 8 tokens, 0.28 s for 4, 1.2 s for 768 columns and 4:
-// long rows take fewer tokens, and matrices of few rows, whose share of the work is small.
+// 2026-11-21), in GMAC/s. K x N = 256 x 512: 20 with WG_SIZE = 256, 19 with 128, 16 with 64; 16
+// with TOKENS = 4, 23 with 16. 256 x 1536 with glu: 17. 768 x 256: 13, and 22 with TOKENS = 8. The
+// baseline kernel reaches 2. Compiling takes 0.45 s for 256 columns and 8 tokens, 0.28 s for 4, and
+// 1.2 s for 768 columns and 4. So TOKENS is smaller for long rows, and for matrices of few rows,
+// whose share of the work is small.
 //
 //! NAME matmul_prefill_llvmpipe
 //! OP matmul

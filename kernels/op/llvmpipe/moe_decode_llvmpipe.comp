@@ -1,9 +1,18 @@
 // The experts of one token for llvmpipe: a thread per row, x is read at constant addresses.
 //
-// Lib gemv_llvmpipe. post=glu: group.y is the choice. post=combine: a thread's sum runs through its
-// row in each of the chosen experts; x of all choices is in shared memory, unweighted. A row that
-// another band has is read from this band's first row and counts as 0. Groups: x covers an expert's
-// rows, WG_SIZE each, y with post=glu the choices.
+// Each of the TOP_K chosen experts multiplies its weights with a vector, by lib gemv_llvmpipe. With
+// post=glu, all experts have the same x, and each choice has a result row of its own. With
+// post=combine, the results of all choices are added into one row. Shared memory then has x of all
+// choices, unweighted, and the sum of an invocation runs through its row in each of the chosen
+// experts. If a row is in another band, this band's first row is read instead and counts as 0.
+//
+// Layout: work group x covers WG_SIZE rows of an expert, one row per invocation. With post=glu, y
+// is the choice.
+//
+// Choice: PREFER 50 on llvmpipe, -10 on other software renderers; REQUIRE excludes GPUs and K above
+// 1024.
+//
+// TUNEs: WG_SIZE is the number of rows that share the staged x.
 //
 //! NAME moe_decode_llvmpipe
 //! OP moe_matmul

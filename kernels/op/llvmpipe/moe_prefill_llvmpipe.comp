@@ -1,13 +1,22 @@
 // The experts of many tokens for llvmpipe: a thread per row and TOKENS pairs of one expert.
 //
-// Lib gemm_llvmpipe, with the tiles of pairs of moe_prefill. A group beyond the last tile does the
-// work of an empty one: a branch around the straight-line code would cost more. Rows that the band
-// does not have are read from its first row and not stored. Groups: row tiles of an expert, then
-// the tiles of pairs.
+// Each expert multiplies its weights with the rows of its tokens, by lib gemm_llvmpipe. A pair is a
+// token with one of its TOP_K chosen experts. The tiles of pairs are those of moe_prefill. Rows
+// that another band has are read from this band's first row and not stored.
 //
-// Utilisation: how many pairs an expert has is known on the device alone, so there are groups for
-// the worst case, E tiles more than the pairs fill. ACTIVE counts pairs side by side; each expert's
-// last tile is filled in part.
+// Layout: work group x counts the row tiles of an expert, then the tiles of pairs. An invocation
+// has one row and TOKENS pairs of one expert. A group beyond the last tile computes an empty tile:
+// a branch around the straight-line code would take longer.
+//
+// Choice: PREFER 50 on llvmpipe, -10 on other software renderers; REQUIRE excludes GPUs and K above
+// 1024.
+//
+// TUNEs: as in matmul_prefill_llvmpipe. More TOKENS reuse each unpacked weight, but take longer to
+// compile.
+//
+// Utilisation: only the device has the number of pairs per expert, so there are groups for the
+// worst case, E tiles more than the pairs fill. ACTIVE counts pairs without gaps; the last tile of
+// each expert is filled in part.
 //
 //! NAME moe_prefill_llvmpipe
 //! OP moe_matmul

@@ -1,10 +1,15 @@
 // DST = SRC: the plain copy to which `bench` compares the speed of other kernels.
 //
-// DST[i] = SRC[i] for i < rows, 16 bytes each. Group x copies WG_SIZE * EACH of them: EACH loads
-// per invocation, neighbouring invocations at neighbouring addresses. One H200 (driver 580), 128 MB
-// from buffers in no cache, 2026-11-22, read plus written, `build/tests/test_kernels_matmul list`:
-// 3,950 GB/s with EACH 1, 3,110 with 4, 2,390 with 8; 1,880 with 4 where each store followed its
-// load.
+// DST[i] = SRC[i] for i < rows. An element is a uvec4 of 16 bytes.
+//
+// Layout: work group x copies WG_SIZE * EACH elements. Each invocation issues EACH loads, then as
+// many stores. Neighbouring invocations use neighbouring addresses.
+//
+// TUNEs: EACH is the number of loads per invocation, WG_SIZE the group size.
+//
+// One H200 (driver 580), 2026-11-22, 128 MB from buffers that are in no cache, read plus written,
+// by `build/tests/test_kernels_matmul list`: 3,950 GB/s with EACH 1, 3,110 with 4, 2,390 with 8. If
+// each store directly follows its load, 4 reaches 1,880.
 //
 //! NAME copy_words
 //! OP copy

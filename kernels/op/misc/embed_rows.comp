@@ -1,9 +1,13 @@
 // Token ids to rows of the embedding table: EACH vec4s per invocation.
 //
-// X[t, i] = scale * W[id of row t, i] for the tokens whose id lies in this band of the table.
-// W is [rows][W_STRIDE] words in its packed layout, X is [T][X_STRIDE]; the band holds ids row0 ..
-// row0 + rows - 1. Groups: x covers the H columns, WG_SIZE * EACH vec4s each, y the T tokens.
-// Neighbouring invocations are at neighbouring vec4s.
+// X[t, i] = scale * W[id of row t, i] for the tokens whose id is in this band of the table. W is
+// [rows][W_STRIDE] words in its packed layout. The band has the ids row0 to row0 + rows - 1. X is
+// [T][X_STRIDE] f32. IDS contains the token ids.
+//
+// Layout: work group x covers WG_SIZE * EACH vec4s of the H columns; y is one of the T tokens.
+// Neighbouring invocations have neighbouring vec4s.
+//
+// TUNEs: EACH is the number of vec4s per invocation, WG_SIZE the group size.
 //
 //! NAME embed_rows
 //! OP embed

@@ -1,9 +1,13 @@
 // DST = sums of SRC by work group, to measure the speed of reading.
 //
-// Group g reads UNITS elements of SRC (16 bytes each), from g * UNITS on and up to `rows`. DST[g]
-// is the sum of their words, modulo 2^32. Each invocation starts EACH loads before its first
-// addition. Neighbouring invocations read neighbouring addresses. `dopplergl devices -v` runs this
-// kernel.
+// DST[g] is the sum, modulo 2^32, of the words that work group g reads. SRC has `rows` elements of
+// 16 bytes (uvec4).
+//
+// Layout: group g reads UNITS elements from g * UNITS on. Each invocation starts EACH loads before
+// its first addition. Neighbouring invocations read neighbouring addresses. `dopplergl devices -v`
+// runs this kernel.
+//
+// TUNEs: a larger EACH keeps more loads in flight per invocation. WG_SIZE is the group size.
 //
 //! NAME read_words
 //! OP read

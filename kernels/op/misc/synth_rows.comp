@@ -1,11 +1,15 @@
 // Fills rows of weights with repeatable random values in their packed layout: deviation 0.02.
 //
-// W is [rows][W_STRIDE] words. One invocation per word; a value depends on the seed, its row in the
-// band and its column. f32, f16 and bf16: the centred sum of four bytes of a hash. Block formats:
-// random codes under scales of fixed mean, centred by minima of the same mean, or by scales whose
-// signs alternate: a mean beside zero would be a part that all results share, larger from layer to
-// layer. Groups: x covers the words of a row, y the rows, every GROUPS_MOST-th by the same
-// group.
+// W is [rows][W_STRIDE] words. A value depends on the seed, on its row in the band and on its
+// column. For f32, f16 and bf16 it is the centred sum of four bytes of a hash. For block formats,
+// codes are random, and scales have a fixed mean. Minima of the same mean centre the values. In
+// formats without minima, scales alternate in sign. A mean other than zero would add the same
+// amount to all results, and more from layer to layer.
+//
+// Layout: one invocation per word. Work group x covers the words of a row. y covers the rows: a
+// group computes every GROUPS_MOST-th row.
+//
+// TUNEs: WG_SIZE is the group size. GROUPS_MOST limits the number of groups in y.
 //
 //! NAME synth_rows
 //! OP synth

@@ -1,13 +1,17 @@
 // RMS norm of one token per work group, with a single barrier.
 //
-// Y[t, i] = X[t, i] * rsqrt(mean_i(X[t, :]^2) + eps) * G[i] for i < H, or added to Y. X is
-// [T][X_STRIDE], Y is [T][Y_STRIDE], G is [H]; H and the strides are multiples of 4. Group x is
-// token t.
+// Y[t, i] = X[t, i] * rsqrt(mean_i(X[t, :]^2) + eps) * G[i] for i < H. With post=add the result is
+// added to Y instead. X is [T][X_STRIDE], Y is [T][Y_STRIDE], G is [H], all f32. H and the strides
+// are multiples of 4.
 //
-// Squares are added up in 64 parts, each of every 64th vec4 of the row, of which an invocation asks
-// for AT_ONCE at a time. After the barrier each adds up all partial sums as one balanced tree at
-// constant addresses (the fast kind of shared load on llvmpipe, a broadcast on GPUs): all
-// invocations have the same bits, however many they are.
+// Layout: work group x is token t. The squares are added up in 64 parts. A part contains every 64th
+// vec4 of the row, and an invocation loads AT_ONCE of them at a time. After the barrier each
+// invocation adds up all partial sums as one balanced tree, from constant addresses. Such loads
+// from shared memory are fast on llvmpipe, and a broadcast on GPUs. All invocations get the same
+// bits, whatever their number.
+//
+// TUNEs: WG_SIZE is the number of invocations per token. A larger AT_ONCE starts more loads at
+// once, but needs more registers.
 //
 //! NAME norm_rms
 //! OP norm

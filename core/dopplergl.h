@@ -280,9 +280,9 @@ struct dgl_limits {
 int dgl_compiler_main(int argc, char **argv);
 
 /* Opens a device. Software rendering is refused unless `select` names it or is "any".
- * DGL_ERR_NO_DEVICE: no device is usable (one line says why each row was passed over), or `select`
- * names a row or node that does not exist. DGL_ERR_INVALID_ARG: `select` has no valid form, no
- * profile is named `limits`, or only one of egl_display and egl_context is set.
+ * DGL_ERR_NO_DEVICE: no device is usable (one line says why each device was not used), or `select`
+ * names a row or node that does not exist. DGL_ERR_INVALID_ARG: `select` has no valid form,
+ * `limits` names no known profile, or only one of egl_display and egl_context is set.
  * DGL_ERR_UNSUPPORTED: the given context is below ES 3.1. The device borrows `log`. Slow. */
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out);
@@ -1135,9 +1135,9 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
 /* Creates a session with the tokens of `session` without evaluating them again. Both share the
  * pages of the KV cache; a session that writes to a shared page gets a copy of it. If params is
  * NULL, the parameters of `session` are used. Otherwise the context must have room for the tokens
- * of `session`; 0 = the context of `session`. The sampler and the callbacks are not shared. Must
- * not be called from a callback of a call on `session`. Errors and reserved memory as
- * dgl_session_create(). Slow. */
+ * of `session`. A context of 0 means the context of `session`. The sampler and the callbacks are
+ * not shared. Must not be called from a callback of a call on `session`. Errors and reserved memory
+ * as dgl_session_create(). Slow. */
 enum dgl_status dgl_session_clone(struct dgl_session *session,
                                   const struct dgl_session_params *params,
                                   struct dgl_session **out);

@@ -457,7 +457,8 @@ void gl_timer_finish(struct gl_device *dev);
 /* Clears an earlier disjoint event before a batch is timed. */
 void gl_timer_begin(struct gl_device *dev);
 void gl_timer_stamp(struct gl_device *dev, size_t index);
-/* Waits for `count` + 1 stamps and stores their differences. */
+/* Waits for `count` + 1 stamps and stores their differences. A difference is UINT64_MAX if it could
+ * not be measured. */
 enum dgl_status gl_timer_collect(struct gl_device *dev, size_t count, uint64_t *ns);
 
 /* Creates dev->zeros if it does not exist. */

@@ -69,6 +69,7 @@ bool dgl_kernel_number(const char *folder, const char *name, uint64_t *out)
     return dgl_parse_u64(dgl_str_trim((struct dgl_str){text, len}), UINT64_MAX, out);
 }
 
+/* Returns the bytes of cached file pages in the group, or 0 if unknown. */
 static uint64_t read_cached(const char *folder, const struct cgroup_files *files)
 {
     char path[PATH_BYTES], line[256];

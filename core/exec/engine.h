@@ -43,8 +43,8 @@ struct engine {
     const struct engine_choice *last; /* choice of the last decode step, or NULL */
 };
 
-/* Does not compile. On failure *out is NULL. Returns DGL_ERR_UNSUPPORTED if `wanted` cannot run on
- * this device. */
+/* Compiles no kernel. On failure *out is NULL. Returns DGL_ERR_UNSUPPORTED if `wanted` cannot run
+ * on this device. */
 enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *params,
                               enum dgl_executor wanted, struct engine **out);
 /* Describes the current way to decode, for dgl_model_executor(). */

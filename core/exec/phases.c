@@ -41,10 +41,11 @@ struct phases_run {
     struct phase_schedule schedule; /* the kernel choices of its operations are freed */
     struct dgl_buf text;
     struct gl_program *program;
-    struct gl_buffer *table; /* the uniform block, then a block with a range of rows per record */
-    uint32_t *words;         /* [size / 4], of the table */
-    uint64_t size, first;    /* bytes of the table buffer; offset of the first record block */
-    uint64_t stride;         /* from one record block to the next */
+    /* the schedule's table, then one block per record with its range of rows */
+    struct gl_buffer *table;
+    uint32_t *words;      /* [size / 4], of the table */
+    uint64_t size, first; /* bytes of the table buffer; offset of the first record block */
+    uint64_t stride;      /* from one record block to the next */
     /* [columns][num_rows][2], by number of tokens: groups in x, and all groups */
     uint32_t *row_groups;
     bool stale;                /* the table buffer is out of date */
@@ -96,6 +97,8 @@ static struct gl_range resolve(const struct memory *memory, struct ref ref)
     return own ? memory->step_scratch[ref.id] : memory_resolve(memory, ref);
 }
 
+/* Sets *out to the index of the range's buffer in c->buffers, and its offset. Adds the buffer if it
+ * is new. */
 static enum dgl_status place_of(struct collector *c, struct gl_range range, struct phase_place *out)
 {
     uint32_t i = 0;
@@ -461,7 +464,8 @@ static enum dgl_status write_table(struct phases_exec *exec, struct phases_run *
     return gl_buffer_write(exec->dev->gl, d->table, 0, d->words, d->size);
 }
 
-/* Makes the table, followed by the range of rows of each record at an aligned offset. */
+/* Makes the table buffer: first the schedule's table, then one block per record with its range of
+ * rows. Each block begins at an aligned offset. */
 static enum dgl_status make_table(struct phases_exec *exec, struct phases_run *d)
 {
     struct dgl_device *dev = exec->dev;

@@ -15,7 +15,8 @@
 #include "core/base/record_file.h"
 #include "core/memory/device.h"
 
-#define FILE_KEY "dopplergl kernel records 1\n" /* hashed with the device to its file's name */
+/* Hashed together with the device; the hash is the file name. */
+#define FILE_KEY "dopplergl kernel records 1\n"
 #define HEX      64
 
 struct judged {

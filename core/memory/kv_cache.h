@@ -3,7 +3,8 @@
  * DGL_KV_PAGE positions of one sequence in every layer of a group (core/plan/kv_layout.h): first
  * the keys, then the values, both [kv_heads][DGL_KV_PAGE][head_dim], f16 or f32. kernels/lib/kv
  * computes the addresses within a page. Each group has its own pages. For the same positions, a
- * sequence uses one page of each group, with different page numbers.
+ * sequence uses one page of each group, with different page numbers. core/seq writes the page table
+ * on the device.
  *
  * The pages of a layer are one range, so that one binding reaches them. The layers are spread over
  * few buffers. If all pages are taken, the cache moves to larger buffers. It starts with pages for
@@ -156,8 +157,9 @@ uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages,
 /* Counts the cached pages for ids[0 .. count) that pooled sequences use. */
 uint32_t kv_prefix_held(const struct kv_cache *kv, uint64_t root, const int32_t *ids,
                         int32_t count);
-/* Replaces the pages from `pos` on by the cached pages for ids[pos .. count), as many as there are
- * and as a pooled sequence may have. */
+/* Replaces the pages from position `pos` on by cached pages with the same ids. Stops at the first
+ * page that is not cached, or for which the pool has no room. Returns the number of pages replaced.
+ */
 uint32_t kv_prefix_reuse(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,
                          int32_t pos, int32_t count);
 /* Call if the kernels change: other kernels compute other numbers, so no cached page may be

@@ -30,8 +30,9 @@ void kernel_runner_finish(struct kernel_runner *r);
 /* Destroys the programs that are kept. */
 void kernel_runner_forget(struct kernel_runner *r);
 
-/* The program of a choice, compiled unless it is kept. Borrowed. DGL_ERR_KERNEL: `why` has the
- * words of the driver, its further lines went to the device's log. */
+/* Returns the program of a choice; compiles it if the runner has no program with the same source.
+ * Borrowed. DGL_ERR_KERNEL: `why` has the first line of the error. The device's log has the rest of
+ * the driver's message. */
 enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kernel_choice *choice,
                                       struct gl_program **out, char why[KERNEL_RUN_WHY]);
 /* A stage of a problem with the kernel that runs it. */

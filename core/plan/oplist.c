@@ -401,7 +401,7 @@ struct stream {
     int32_t layer;
 };
 
-/* Adds a pending NORMED to the stream with an operation of its own. */
+/* If the norm of NORMED is still to be added to the stream, adds it now as a separate operation. */
 static void settle(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
                    struct stream *stream)
 {

@@ -122,8 +122,8 @@ struct weights_place_params {
  * and places everything. Returns DGL_ERR_UNSUPPORTED if no kernel reads a weight. */
 enum dgl_status weights_place(struct model_weights *weights,
                               const struct weights_place_params *params);
-/* Returns the buffer of `from` with the same bands and vectors at the same places as that buffer of
- * `to`, another placement of the same model. Returns SIZE_MAX if there is no such buffer. */
+/* `buffer` is a buffer of `to`, another placement of the same model. Returns the buffer of `from`
+ * with the same contents (same bands and vectors, same offsets), or SIZE_MAX if there is none. */
 size_t weights_same_buffer(const struct model_weights *from, const struct model_weights *to,
                            size_t buffer);
 

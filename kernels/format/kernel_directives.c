@@ -561,7 +561,7 @@ static enum dgl_status fail_unknown(const struct kernel_parser *p, struct dgl_st
 enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str line)
 {
     struct dgl_str word;
-    for (size_t i = 0; i + 1 < line.len; i++) /* a remark follows the value: no value has two / */
+    for (size_t i = 0; i + 1 < line.len; i++) /* cut a remark: no value contains two slashes */
         if (line.p[i] == '/' && line.p[i + 1] == '/')
             line.len = i;
     p->rest = dgl_str_trim(line);

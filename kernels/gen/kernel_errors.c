@@ -301,10 +301,10 @@ static uint32_t find_call(struct dgl_str text, struct dgl_str function)
     return line ? line : by_another;
 }
 
-/* Finds the cause in a user's text if the driver names a place in another text: the line with a
- * quoted name, for example of a function with other parameters, else the directive or macro whose
- * name the place contains. Returns `use` if the user's texts contain no such name: they may lack
- * a definition. */
+/* Finds the line of a user's text that caused a driver error in another text. First it searches the
+ * user's texts for a name that the driver quotes, such as a function with other parameters. Then it
+ * searches them for a directive or macro whose name is in the reported line. Returns `use` if
+ * neither is found: the user's texts may lack a definition. */
 static struct origin find_cause(const struct kernel_choice *choice, const struct origin *use,
                                 struct dgl_str message)
 {

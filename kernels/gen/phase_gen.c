@@ -469,8 +469,8 @@ static void put_directives(struct generator *g, const struct phase_use *use, uin
     }
 }
 
-/* Returns the offset of the step's words in the bind STEP, for kernels that write the step
- * state. */
+/* Returns GLSL text for kernels that write the step state: step_base(), the offset of the row's
+ * sequence in the bind STEP, and a #define STEP_<field> for each field. */
 static const char *step_text(struct generator *g)
 {
     struct dgl_buf text = {0};

@@ -261,7 +261,7 @@ static void take(struct chooser *c, const struct pick *pick, enum filter filter,
     out->asked = (filter != FILTER_ALL && !measured) || out->kernel->source != 0;
     out->rule = rule;
     out->decides = rule && changes_choice(c, out->kernel);
-    if (measured) /* its key is the whole request */
+    if (measured) /* rule->said would repeat the whole request, so only the origin is printed */
         dgl_buf_printf(&reason, "the fastest that was measured (%s)", rule->origin);
     else if (rule)
         dgl_buf_printf(&reason, "hint %s", rule->said);
@@ -284,7 +284,8 @@ static void take(struct chooser *c, const struct pick *pick, enum filter filter,
             dgl_buf_printf(&reason, "; %s=%lld (%s)", out->kernel->tunes[i].name,
                            (long long)out->vars[out->num_consts + i].value,
                            out->tune_rule[i]->origin);
-    if (out->num_skipped > 0 && c->num_skipped < KERNEL_MAX_SKIPPED) /* one for tunables */
+    /* a skipped rule for tunables */
+    if (out->num_skipped > 0 && c->num_skipped < KERNEL_MAX_SKIPPED)
         c->skipped[c->num_skipped++] = out->skipped[0];
     memcpy(out->skipped, c->skipped, sizeof(out->skipped));
     out->num_skipped = c->num_skipped;

@@ -47,6 +47,8 @@ const struct kernel_var *kernel_find_var(const struct kernel_var *vars, size_t n
     return NULL;
 }
 
+/* Callback of kernel_expr_unknown(): appends "NAME=VALUE" to the text, once per name. `ctx` points
+ * to a pointer to struct kernel_values. Always continues. */
 static bool add_value(const void *ctx, const char *name)
 {
     struct kernel_values *v = *(struct kernel_values *const *)ctx;

@@ -210,7 +210,7 @@ static bool take_call(struct dgl_reply *r, const struct dgl_json *call, bool tel
     return ok;
 }
 
-/* Reads a value that is a call, or a list of calls in some formats. */
+/* Reads one call, or a list of calls in some formats. */
 static bool take_calls(struct dgl_reply *r, struct dgl_str value)
 {
     struct dgl_json_doc *doc = NULL;
@@ -218,6 +218,8 @@ static bool take_calls(struct dgl_reply *r, struct dgl_str value)
     const struct dgl_json *root = ok ? dgl_json_root(doc) : NULL;
     const bool list = dgl_json_is(root, DGL_JSON_ARRAY);
     ok = ok && (!list || dgl_json_count(root) > 0);
+    /* The first round checks all calls, the second reports them, so that no part of a bad list is
+     * reported. */
     for (int tells = 0; tells < 2 && ok; tells++)
         for (const struct dgl_json *v = list ? dgl_json_first(root) : root; v && ok;
              v = list ? dgl_json_next(v) : NULL)

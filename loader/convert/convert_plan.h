@@ -22,7 +22,8 @@ struct convert_recipe {
     bool fast;            /* encoders do not search */
 };
 /* Makes the recipe of params->quantize (NULL: everything as stored) with the overrides of single
- * roles. An unknown name is refused, and so is `fast` if no role has a block format. */
+ * roles. An unknown name is refused. `fast` is refused if no role gets a block format, because
+ * there is no search to skip. */
 enum dgl_status convert_recipe_init(const struct dgl_log *log,
                                     const struct dgl_convert_params *params,
                                     struct convert_recipe *out);

@@ -66,6 +66,8 @@ void fields_set(struct fields *fields, const char *path, struct field value, con
 /* Returns [count] items to fill in. Returns NULL if memory is exhausted. */
 struct field *fields_set_list(struct fields *fields, const char *path, size_t count,
                               const char *where);
+/* Returns the field at a path: a field that was set, else the member of `base`. A path with set
+ * fields below it is a FIELD_OBJECT with their number. */
 struct field fields_get(const struct fields *fields, const char *path);
 /* Appends the name in the user's file of the field at a path, which may end in "[3]". */
 void fields_describe(const struct fields *fields, const char *path, struct dgl_buf *out);

@@ -13,8 +13,8 @@ struct gguf_model {
     const struct gguf_arch *arch;
     int32_t layers, heads, kv_heads, head_dim, experts;
 };
-/* Finds the architecture and reads the sizes above. Unknown architectures, and keys of a known one
- * that would change the result and are not read, are DGL_ERR_UNSUPPORTED. */
+/* Finds the architecture and reads the sizes above. Returns DGL_ERR_UNSUPPORTED for an unknown
+ * architecture, and for a key that would change the result but is not read. */
 enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_file *file,
                                 const struct tensor_source *raw, struct gguf_model *out);
 struct gguf_config_ids {

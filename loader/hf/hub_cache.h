@@ -14,13 +14,13 @@ struct hub_name {
 /* Returns false for another form. */
 bool hub_name_parse(const char *text, struct hub_name *out);
 
-/* The folder: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub,
- * $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub. Transferred (free); NULL: out of
- * memory. */
+/* Returns the cache folder: the first that is set of $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE,
+ * $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub; else ~/.cache/huggingface/hub. The caller frees
+ * it. Returns NULL if memory runs out. */
 char *hub_cache_dir(void);
-/* The snapshot of a repository: of refs/main, or of `revision`, a branch, a tag, a commit or the
- * beginning of one. Transfers *path (free). DGL_ERR_IO: it is not there; DGL_ERR_INVALID_ARG:
- * several commits begin so. `text` is the name as given. */
+/* Finds the snapshot of a repository: of refs/main, or of `revision` (a branch, a tag, or a commit
+ * or its beginning). The caller frees *path. DGL_ERR_IO: not in the cache. DGL_ERR_INVALID_ARG:
+ * several commits begin with `revision`. `text` is the name for messages. */
 enum dgl_status hub_find(const struct dgl_log *log, const char *text, const struct hub_name *name,
                          char **path);
 

@@ -380,6 +380,7 @@ static bool eval_call(struct jinja_run *run, const struct jinja_node *node,
     return call_value(run, &callee, &call, out);
 }
 
+/* Evaluates a filter (`x|f(...)`) or a test (`x is t(...)`) on `self`. A test returns a boolean. */
 static bool eval_application(struct jinja_run *run, const struct jinja_node *node,
                              const struct jinja_value *self, struct jinja_value *out)
 {

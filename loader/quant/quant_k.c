@@ -142,6 +142,8 @@ void q2_k_decode(const uint8_t *src, float *dst)
     }
 }
 
+/* A q2_k block: 16 bytes (scale in the low 4 bits, minimum in the high 4), one per 16 values, 64
+ * bytes of 2-bit codes, f16 d, f16 dmin. */
 void q2_k_to_affine(const uint8_t *src, uint8_t *dst)
 {
     float d = dgl_f16_to_f32(load_u16(src + 80)), dmin = dgl_f16_to_f32(load_u16(src + 82));

@@ -267,7 +267,8 @@ static void block_scales(const struct block *b, struct attempt best[STARTS])
     }
 }
 
-/* Finds the best codes next to those of `t`, by exact errors. Sets t->err. */
+/* For each sub-block, tries the scales and minimums next to those of `t` and keeps the pair with
+ * the smallest exact error. Sets t->sc, t->m and t->err. */
 static void block_codes(const struct block *b, struct attempt *t)
 {
     const struct format *f = b->f;

@@ -42,7 +42,8 @@ static const struct refused {
     {"artifactIdentity", "artifactCompleteness", "incomplete", "complete packs"},
 };
 
-/* The version is 1, or the text "1.0" in the first generation. */
+/* Checks the version: the number 1, or the text "1.0" in the first generation. Then refuses a
+ * manifest that uses a feature of the table `refused`. */
 static enum dgl_status check_version(struct dgl_json_reader r, const struct dgl_json *root,
                                      struct rdrr_manifest *out)
 {

@@ -28,9 +28,9 @@ static enum dgl_status shape_read(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
-/* Reads "shape" and "originalShape" into the logical shape. A writer that transposed a matrix
- * swapped its shape too and kept the model's in originalShape; others leave the model's in
- * "shape". */
+/* Reads "shape" and "originalShape" into the logical shape. If a writer transposed the matrix,
+ * "shape" is the transposed shape and "originalShape" the model's. Other writers put the model's
+ * shape in "shape". */
 static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_json *object,
                                      struct rdrr_tensor *t)
 {
@@ -48,7 +48,8 @@ static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_
     /* The last dimension may be padded to whole blocks. */
     uint32_t last = stored.rank - 1;
     uint64_t block = dgl_dtype_get(t->info.dtype)->block;
-    uint64_t pad = stored.dim[last] - logical.dim[last]; /* wraps when it is less: too much */
+    /* wraps to a large number if stored is smaller, so `padded` is false */
+    uint64_t pad = stored.dim[last] - logical.dim[last];
     bool padded = t->layout != RDRR_COLUMN && stored.rank == logical.rank &&
                   stored.dim[last] % block == 0 && pad < block &&
                   memcmp(stored.dim, logical.dim, last * sizeof(stored.dim[0])) == 0;

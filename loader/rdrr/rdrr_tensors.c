@@ -243,7 +243,7 @@ enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_js
     TRY(check_layout(r, out));
     if (!out->ours)
         return DGL_OK;
-    /* Packs of this converter have the headline that the converter would compute. */
+    /* Packs of this converter state the type that most weights have (dtype_tally_headline()). */
     struct dtype_tally tally = {0};
     for (size_t i = 0; i < out->num_tensors; i++) {
         const struct tensor_info *t = &out->tensors[i].info;

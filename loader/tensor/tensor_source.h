@@ -19,8 +19,8 @@ struct tensor_info {
 
 /* Returns the role by name (a static string). Biases and unknown names are "other". */
 const char *tensor_role_from_name(const char *name);
-/* Splits PREFIX "12.rest", such as "model.layers.12.rest". Returns false for another form, or for
- * leading zeros. */
+/* Splits a name such as "model.layers.12.rest" after `prefix` into the layer (12) and "rest".
+ * Returns false for another form, or for leading zeros. */
 bool tensor_layer_split(const char *name, const char *prefix, int32_t *layer, const char **rest);
 /* Values per type, of all tensors and of linear layers (matmul, expert). `{0}` is empty. */
 struct dtype_tally {

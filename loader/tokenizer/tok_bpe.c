@@ -241,7 +241,8 @@ enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *js
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const struct dgl_json *value;
     double dropout = 0;
-    bool *stand_ins = NULL; /* by id: tokens that replace a character without a token */
+    /* by id: byte tokens and unk, which stand for characters without a token */
+    bool *stand_ins = NULL;
     enum dgl_status status;
     model->bpe = dgl_new(struct tok_bpe);
     if (!model->bpe)
@@ -292,7 +293,7 @@ enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *js
         (*page)[cp & (PAGE_SIZE - 1)] = (int32_t)id + 1;
     }
 
-    /* Find the pairs of first symbols that merges join. */
+    /* Collect the pairs of symbols that meet at the joint of a merge (bridges). */
     stand_ins = dgl_new_array(bool, model->vocab.num_entries);
     bool ok = stand_ins != NULL;
     for (int i = 0; ok && i < 256; i++)

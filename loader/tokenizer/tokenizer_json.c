@@ -141,6 +141,7 @@ static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v
     dgl_jw_end_object(w);
 }
 
+/* Writes "model" for BPE. Without `lists`, the vocabulary and the merges are left out. */
 static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writer *w,
                                  const struct vocab_lists *v, bool lists)
 {

@@ -26,8 +26,8 @@ static const char *kv_name(const struct bench_report *report)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* GPU time of a phase of one repetition, in all of its operations; null where one could not be
- * timed. Of decode some tokens were. */
+/* GPU time of one phase in one repetition, summed over its operations. Null if an operation could
+ * not be timed. Only some decode tokens are timed, so their time is scaled to all tokens. */
 static void gpu_ms(struct dgl_json_writer *w, const char *key, const struct dgl_bench_result *r,
                    enum dgl_phase phase)
 {

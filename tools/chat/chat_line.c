@@ -66,7 +66,8 @@ enum line_status chat_input_read(struct chat_input *in, struct dgl_buf *message)
         console_error("out of memory for a message of %zu bytes", message->len);
         return LINE_END;
     }
-    /* Ctrl-C drops the message at any of its lines; its end is also that of the input. */
+    /* Ctrl-C drops the message at any of its lines. Without a line editor, read_line() reports it
+     * as the end of the input. */
     if (status == LINE_END && interrupted())
         return LINE_DROPPED;
     return status == LINE_DROPPED ? LINE_DROPPED : LINE_TEXT;

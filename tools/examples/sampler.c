@@ -20,7 +20,7 @@ static void print_log(void *priv, enum dgl_log_level level, const char *text)
     fprintf(stderr, "%s: %s\n", level == DGL_LOG_ERROR ? "error" : "note", text);
 }
 
-/* Draws a token; those of `last` [num_last] are out. */
+/* Draws a token. The tokens in last[num_last] are excluded. */
 static int32_t choose(float *logits, int32_t vocab, const int32_t *last, size_t num_last)
 {
     double sum = 0, draw;
@@ -53,7 +53,7 @@ static enum dgl_status tell(struct dgl_session *session, const struct dgl_tokeni
     if (status == DGL_OK)
         status = dgl_encode(log, tokenizer, prompt, strlen(prompt),
                             dgl_encode_params(.add_special = true), &ids, &num_ids);
-    /* The whole prompt at once; then the session holds it, and each token costs one pass. */
+    /* Evaluates the whole prompt at once. After that, each token needs one pass. */
     if (status == DGL_OK)
         status = dgl_session_eval(session, dgl_eval_params(.ids = ids, .num_ids = num_ids), logits,
                                   NULL);

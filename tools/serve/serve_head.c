@@ -180,6 +180,8 @@ void *serve_head_note_target(void *priv, const char *target, struct MHD_Connecti
     return NULL;
 }
 
+/* Sets the range of the head's bytes. Marks junk if the target has more bytes than libmicrohttpd
+ * returned (a NUL in it). The check of the headers continues after the version. */
 static void look_at_first_line(struct framing *f, struct MHD_Connection *connection,
                                const struct serve_first_line *line)
 {

@@ -20,8 +20,8 @@ void watch_poll(void *priv);
 void watch_idle(void *priv);
 /* Reads all files at once, even if no change was reported. */
 void watch_reread(struct watch *w);
-/* Reads changes that were not read yet, unless a signal ends the program. Accepts NULL in *watch.
- */
+/* Destroys the watch. Before that, it reads changes that were not read yet, so that the last saved
+ * file gets its line. It reads nothing if a signal ends the program. Accepts NULL in *watch. */
 void watch_destroy(struct watch **watch);
 
 #endif

@@ -62,9 +62,9 @@ static enum dgl_status write_crowd(struct tuner *t, const struct dgl_step *step,
     assert(rows <= crowd->slots);
     for (int32_t i = 0; i < rows; i++, seeded.seed_lo++) {
         crowd->rows[i] = (struct pass_row){.seq = (uint32_t)i};
-        TRY(step_table_put(&crowd->steps, pass_state_dev(crowd), (uint32_t)i, &seeded));
+        TRY(pass_state_put(crowd, (uint32_t)i, &seeded));
     }
-    TRY(step_table_set_rows(&crowd->steps, pass_state_dev(crowd), crowd->rows, (uint32_t)rows));
+    TRY(pass_state_set_rows(crowd, crowd->rows, (uint32_t)rows));
 done:
     return status;
 }
@@ -84,10 +84,9 @@ static enum dgl_status run_crowd(struct tuner *t, int32_t rows)
     enum dgl_status status;
     TRY(session_reserve(s, t->depth + 1));
     TRY(pass_state_follow(crowd));
-    const struct gl_range from = s->state.memory.state[BUF_PAGES];
-    const struct gl_range to = crowd->memory.state[BUF_PAGES];
-    TRY(gl_buffer_copy(session_dev(s)->gl, from.buffer, from.offset, to.buffer, to.offset,
-                       sizeof(struct dgl_kv_table)));
+    struct kv_pages pages = s->seq.pages;
+    pages.num_known = 0;
+    TRY(pass_state_write_pages(crowd, 0, &pages));
     for (int32_t i = 0; i < rows; i++)
         TRY(pass_state_write(crowd, BUF_IDS, i, (uint64_t)t->depth * 4,
                              &t->ids[(size_t)i % t->num_ids], 4));

@@ -433,11 +433,11 @@ done:
     return status;
 }
 
-static enum dgl_status use_of(const struct steps *q, const struct engine_choice *c,
-                              struct exec_run **run, int32_t *max_steps)
+enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32_t *max_steps)
 {
     struct runner *r = q->runner;
     struct engine *engine = *r->engine;
+    const struct engine_choice *c = engine_choice(engine, q->recipe);
     enum dgl_status status = DGL_OK;
     engine->last = c;
     if (!engine->decoded_ns)
@@ -479,14 +479,9 @@ enum dgl_status executor_choose(const struct steps *q, struct exec_run **run, in
         return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
                         "decoding by persistent dispatches was asked for, but cannot be: %s",
                         c->reason);
-    TRY(use_of(q, c, run, max_steps));
+    TRY(executor_use(q, run, max_steps));
 done:
     return status;
-}
-
-enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32_t *max_steps)
-{
-    return use_of(q, engine_choice(*q->runner->engine, q->recipe), run, max_steps);
 }
 
 /* Cost of a pass over several columns, in single-dispatch steps. On one NVIDIA H200 (driver 580),

@@ -151,11 +151,8 @@ static void kernel_names(const struct plan *plan, struct pass_shape shape, size_
     const struct body *s = plan_body(plan, shape);
     size_t first = 0, end = s->ops.count, len = 0;
     enum plan_buffer stream;
-    bool is_body = shape.part == PART_LAYERS;
-    if (is_body)
-        end = plan_block_end(s, 0, &stream);
-    for (size_t i = 0; is_body && i < point; i++) {
-        first = end;
+    for (size_t i = 0; shape.part == PART_LAYERS && i <= point; i++) {
+        first = i > 0 ? end : 0;
         end = plan_block_end(s, first, &stream);
     }
     out[0] = '\0';

@@ -292,21 +292,6 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
     return status;
 }
 
-static enum dgl_status list_left(const struct tuner *t)
-{
-    struct dgl_tune_result *r = t->r;
-    r->left = dgl_new_array(struct dgl_tune_left, t->count);
-    if (!r->left)
-        return dgl_fail_memory(t->log, "operations", t->count * sizeof(*r->left));
-    for (size_t i = 0; i < t->count; i++) {
-        const struct target_pass *pass = &t->targets[i].pass[0];
-        if (!t->targets[i].reached)
-            r->left[r->num_left++] = (struct dgl_tune_left){
-                .op = pass->ops[0].label, .phase = pass->ops[0].phase, .tokens = pass->tokens};
-    }
-    return DGL_OK;
-}
-
 /* ---- all ------------------------------------------------------------------------------------- */
 
 static bool go_on(void *priv)
@@ -389,8 +374,15 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     tell(&t, t.count);
 done:
     if (status == DGL_OK || status == DGL_ERR_CANCELLED) {
-        const enum dgl_status listed = list_left(&t);
-        status = listed == DGL_OK ? status : listed;
+        r->left = dgl_new_array(struct dgl_tune_left, t.count);
+        if (!r->left)
+            status = dgl_fail_memory(dev->log, "operations", t.count * sizeof(*r->left));
+        for (size_t i = 0; r->left && i < t.count; i++) {
+            const struct target_pass *pass = &t.targets[i].pass[0];
+            if (!t.targets[i].reached)
+                r->left[r->num_left++] = (struct dgl_tune_left){
+                    .op = pass->ops[0].label, .phase = pass->ops[0].phase, .tokens = pass->tokens};
+        }
     }
     r->ns = dgl_now_ns() - t.start_ns;
     sequence_trim(&s->seq, 0);

@@ -134,9 +134,11 @@ static enum dgl_status trace(struct smoke *t)
     enum dgl_status status;
     TRY(session_load_ids(s, t->ids, t->count, "the fixed text"));
     s->trace = &t->stream;
-    TRY(session_eval_range(s, 0, (int32_t)t->prefill, t->logits, NULL));
+    TRY(session_eval_results(s, 0, (int32_t)t->prefill,
+                             &(struct row_results){.logits = t->logits}));
     for (int32_t pos = s->seq.len; (size_t)pos < t->count; pos++)
-        TRY(session_eval_range(s, pos, pos + 1, t->logits + (size_t)pos * vocab, NULL));
+        TRY(session_eval_results(s, pos, pos + 1,
+                                 &(struct row_results){.logits = t->logits + (size_t)pos * vocab}));
 done:
     s->trace = NULL;
     return status;

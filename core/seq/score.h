@@ -23,10 +23,18 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
  * session_check_ids(). */
 enum dgl_status session_load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                  const char *name);
-/* Evaluates ids[len .. count) and reads the results from position `first` on: logits [count -
- * first, vocab] and hidden states [count - first, hidden]. Either may be NULL. Afterwards LOGITS is
+/* Results of evaluated tokens, one row each. Either array may be NULL. */
+struct row_results {
+    float *logits, *hidden; /* [rows, vocab] and [rows, hidden] */
+    /* If it is not NULL, each pass writes its rows to the start of the arrays, and this function
+     * uses them. The first one is that of position `pos`. */
+    enum dgl_status (*use)(void *priv, int32_t pos, int32_t rows);
+    void *priv;
+};
+
+/* Evaluates ids[len .. count) and reads the results from position `first` on. Afterwards LOGITS is
  * that of the last token, except if all logits, or only hidden states, were read. */
-enum dgl_status session_eval_range(struct dgl_session *s, int32_t first, int32_t count,
-                                   float *logits, float *hidden);
+enum dgl_status session_eval_results(struct dgl_session *s, int32_t first, int32_t count,
+                                     const struct row_results *out);
 
 #endif

@@ -27,49 +27,6 @@
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-/* Returns the pass of the target with the request of this operation, and creates it if it is new.
- * Returns NULL if the operation is not tuned or memory runs out. rows = 0 selects the number of
- * rows of the shape. */
-static struct target_pass *pass_of(struct tuner *t, const struct op *op, struct pass_shape shape,
-                                   uint32_t rank, int32_t rows)
-{
-    struct dgl_buf key = {0};
-    struct target *target = NULL;
-    kernel_request_key(&op->request, &key);
-    for (size_t i = 0; i < t->count && !target && key.p; i++)
-        if (strcmp(t->targets[i].key, key.p) == 0)
-            target = &t->targets[i];
-    if (!target && key.p && !key.failed &&
-        dgl_grow((void **)&t->targets, &t->cap, t->count + 1, sizeof(*t->targets))) {
-        target = &t->targets[t->count++];
-        *target = (struct target){.key = dgl_buf_take(&key)};
-    }
-    dgl_buf_finish(&key);
-    const bool counted = shape.part == PART_LAYERS && shape.rows_log2 < PASS_ANY_ROWS;
-    struct target_pass pass = {.shape = shape,
-                               .rank = rank,
-                               .tokens = rows      ? rows
-                                         : counted ? 1 << shape.rows_log2
-                                                   : 1};
-    pass.prefill = pass_shape_is_prefill(shape) ||
-                   (shape.part == PART_OUTPUTS && shape.outputs != OUTPUT_LAST);
-    pass.crowd = shape.per_sequence || (shape.part == PART_SAMPLE && rows > 1);
-    if (!counted && pass.prefill)
-        pass.tokens = t->most_tokens;
-    for (uint32_t u = 0; target && u < target->num_passes; u++)
-        if (pass_shape_is(target->pass[u].shape, shape) &&
-            (!rows || target->pass[u].tokens == rows))
-            return &target->pass[u];
-    /* Only the first of several bodies for prefill, or for several sequences, is measured. */
-    if (!target || target->num_passes == 2 ||
-        (target->num_passes == 1 && (target->pass[0].prefill || target->pass[0].crowd)))
-        return NULL;
-    if (pass.crowd && pass.tokens > t->crowd_rows)
-        t->crowd_rows = pass.tokens;
-    target->pass[target->num_passes] = pass;
-    return &target->pass[target->num_passes++];
-}
-
 /* Bytes that an operation reads, which take most of its time: weights, or its part of the KV
  * cache. */
 static uint64_t bytes_read(const struct tuner *t, const struct op *op)
@@ -79,35 +36,71 @@ static uint64_t bytes_read(const struct tuner *t, const struct op *op)
            (attends ? plan_kv_read_bytes(session_plan(t->s), (uint32_t)op->layer, 1, t->depth) : 0);
 }
 
+/* Adds the operations of a shape to the targets with their requests. rows = 0 selects the number of
+ * rows of the shape. */
 static enum dgl_status list_targets_of(struct tuner *t, struct pass_shape shape, uint32_t rank,
                                        int32_t rows)
 {
+    const bool counted = shape.part == PART_LAYERS && shape.rows_log2 < PASS_ANY_ROWS;
+    const bool prefill = pass_shape_is_prefill(shape) ||
+                         (shape.part == PART_OUTPUTS && shape.outputs != OUTPUT_LAST);
+    const bool crowd = shape.per_sequence || (shape.part == PART_SAMPLE && rows > 1);
+    const int32_t tokens = rows      ? rows
+                           : counted ? 1 << shape.rows_log2
+                           : prefill ? t->most_tokens
+                                     : 1;
     struct oplist list = {0};
-    enum dgl_status status = plan_list_ops(session_plan(t->s), shape, &list);
     uint64_t all = 1;
+    enum dgl_status status;
+    TRY(plan_list_ops(session_plan(t->s), shape, &list));
     for (size_t i = 0; i < list.count; i++)
         all += bytes_read(t, &list.ops[i]);
-    for (size_t i = 0; i < list.count && status == DGL_OK; i++) {
-        const size_t count = t->count;
-        if (t->p->op && strcmp(t->p->op, list.ops[i].label) != 0)
-            continue;
-        struct target_pass *pass = pass_of(t, &list.ops[i], shape, rank, rows);
+    for (size_t i = 0; i < list.count; i++) {
+        const struct op *op = &list.ops[i];
+        struct target *target = NULL;
+        struct target_pass *pass = NULL;
+        struct dgl_buf key = {0};
         uint64_t bytes = 0;
-        if (!pass && t->count == count)
+        if (t->p->op && strcmp(t->p->op, op->label) != 0)
             continue;
-        if (t->count > count) { /* reported by all operations with the same request */
-            struct target *target = &t->targets[count];
+        kernel_request_key(&op->request, &key);
+        const bool room = key.p && !key.failed &&
+                          dgl_grow((void **)&t->targets, &t->cap, t->count + 1, sizeof(*target));
+        for (size_t k = 0; k < t->count && room && !target; k++)
+            if (strcmp(t->targets[k].key, key.p) == 0)
+                target = &t->targets[k];
+        if (room && !target) {
+            target = &t->targets[t->count++];
+            *target = (struct target){.key = dgl_buf_take(&key)};
+            /* reported by all operations with the same request */
             for (size_t k = i; k < list.count; k++)
-                if (strcmp(list.ops[k].label, list.ops[i].label) == 0)
+                if (strcmp(list.ops[k].label, op->label) == 0)
                     target->share += (double)bytes_read(t, &list.ops[k]) / (double)all;
         }
-        for (size_t k = 0; pass && k < pass->count; k++)
-            bytes += pass->ops[k].bytes;
-        if (pass && bytes >= STREAM_BYTES)
+        dgl_buf_finish(&key);
+        if (!target)
+            TRY(dgl_fail_memory(t->log, "operations", list.count * sizeof(*target)));
+        for (uint32_t u = 0; u < target->num_passes && !pass; u++)
+            if (pass_shape_is(target->pass[u].shape, shape) &&
+                (!rows || target->pass[u].tokens == rows))
+                pass = &target->pass[u];
+        /* Only the first of several bodies for prefill, or for several sequences, is measured. */
+        if (!pass &&
+            (target->num_passes == 2 ||
+             (target->num_passes == 1 && (target->pass[0].prefill || target->pass[0].crowd))))
             continue;
-        status = pass ? tuner_add_op(t, pass, &list.ops[i])
-                      : dgl_fail_memory(t->log, "operations", list.count * sizeof(struct op));
+        if (!pass) {
+            pass = &target->pass[target->num_passes++];
+            *pass = (struct target_pass){
+                .shape = shape, .rank = rank, .tokens = tokens, .prefill = prefill, .crowd = crowd};
+            t->crowd_rows = crowd && tokens > t->crowd_rows ? tokens : t->crowd_rows;
+        }
+        for (size_t k = 0; k < pass->count; k++)
+            bytes += pass->ops[k].bytes;
+        if (bytes < STREAM_BYTES)
+            TRY(tuner_add_op(t, pass, op));
     }
+done:
     oplist_finish(&list);
     return status;
 }

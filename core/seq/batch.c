@@ -540,6 +540,7 @@ static enum dgl_status move(struct dgl_batch *b, struct batch_lane *lane, struct
 {
     decoder_leave(lane->decoder, lane->slot);
     lane->decoder = to;
+    b->draws = shapes_join(b->draws, generation_draw(&lane->request->g).shapes);
     return settle(b, lane->request, decoder_join(to, &lane->request->g, &lane->slot));
 }
 
@@ -569,23 +570,6 @@ done:
     return status;
 }
 
-/* Prepares each group for the sampling shapes of all groups' members, as requests may later run
- * in any group. */
-static enum dgl_status prepare_groups(struct dgl_batch *b)
-{
-    enum dgl_status status = DGL_OK;
-    struct shape_set draws = {.count = 0};
-    for (int32_t i = 0; i < b->info.sequences; i++)
-        if (b->lanes[i].request && b->lanes[i].decoder != &b->lanes[i].own) {
-            draws = shapes_join(draws, generation_draw(&b->lanes[i].request->g).shapes);
-        }
-    for (int32_t i = 0; i < b->num_groups && draws.count; i++)
-        if (b->groups[i]->count == 0 || pass_state_is_current(b->groups[i]->state))
-            TRY(decoder_prepare(b->groups[i], draws));
-done:
-    return status;
-}
-
 static enum dgl_status push_groups(struct dgl_batch *b)
 {
     enum dgl_status status = DGL_OK;
@@ -593,7 +577,11 @@ static enum dgl_status push_groups(struct dgl_batch *b)
     for (int32_t i = 0; i < b->num_groups; i++) {
         struct decoder *group = b->groups[i];
         TRY(assign(b, group));
-        TRY(prepare_groups(b));
+        /* Each group is prepared for the members of all groups, as requests may later run in any
+         * group. */
+        for (int32_t k = 0; k < b->num_groups && b->draws.count; k++)
+            if (b->groups[k]->count == 0 || pass_state_is_current(b->groups[k]->state))
+                TRY(decoder_prepare(b->groups[k], b->draws));
         for (int32_t k = 0; k < b->info.sequences; k++)
             if (b->lanes[k].request && b->lanes[k].decoder == group)
                 batch_pages_make_room(b->lanes[k].request, b->lanes[k].session->seq.len +

@@ -58,6 +58,7 @@ struct dgl_batch {
     struct batch_lane *lanes;                  /* [info.sequences] */
     struct decoder *groups[PLAN_BATCH_GROUPS]; /* [num_groups] */
     int32_t num_groups;
+    struct shape_set draws;  /* sampling shapes of the answers that were decoded in groups */
     struct runner_runs runs; /* shared by all lanes, so that each run is made once */
     /* Protects the list and the lane of each request. Every writer must lock it, and every reader
      * on another thread. */

@@ -348,21 +348,6 @@ static struct recipe body_of(const struct decoder *d, int32_t rows)
     return body;
 }
 
-/* Returns the number of members with steps left, with the body of their next pass and the shapes
- * that sample their tokens. */
-static int32_t next_steps(const struct decoder *d, struct recipe *body, struct recipe *draws)
-{
-    int32_t rows = 0;
-    *draws = (struct recipe){0};
-    for (int32_t i = 0; i < d->slots; i++)
-        if (steps_left(d, &d->slot[i]) > 0) {
-            draws->shapes = shapes_join(draws->shapes, generation_draw(d->slot[i].g).shapes);
-            rows++;
-        }
-    *body = body_of(d, rows);
-    return rows;
-}
-
 /* Describes the steps of `rows` members to the executor. */
 static struct steps steps_of(struct decoder *d, struct recipe recipe, int32_t rows)
 {
@@ -376,22 +361,29 @@ static struct steps steps_of(struct decoder *d, struct recipe recipe, int32_t ro
                           .read = read_rows};
 }
 
-/* Sets *out to the next steps as one recipe. Returns false if they need dispatches of several
- * recipes. */
-static bool plan_steps(struct decoder *d, struct steps *out)
+/* Sets *out to the next steps as one recipe, and *draws to the shapes that sample their tokens.
+ * Returns false if they need dispatches of several recipes. */
+static bool plan_steps(struct decoder *d, struct steps *out, struct shape_set *draws)
 {
     struct engine *engine = d->state->model->shard->engine;
-    struct recipe body, draws;
+    struct recipe recipe;
+    int32_t rows = 0;
+    *draws = (struct shape_set){.count = 0};
+    for (int32_t i = 0; i < d->slots; i++)
+        if (steps_left(d, &d->slot[i]) > 0) {
+            *draws = shapes_join(*draws, generation_draw(d->slot[i].g).shapes);
+            rows++;
+        }
     if (d->slots == 1) {
         *out = steps_of(d, generation_recipe(d->slot[0].g), 1);
         return true;
     }
-    const int32_t rows = next_steps(d, &body, &draws);
-    body.shapes = shapes_join(body.shapes, draws.shapes);
-    body.repeats = true;
-    *out = steps_of(d, body, rows);
+    recipe = body_of(d, rows);
+    recipe.shapes = shapes_join(recipe.shapes, *draws);
+    recipe.repeats = true;
+    *out = steps_of(d, recipe, rows);
     return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec &&
-           engine_choice(engine, body);
+           engine_choice(engine, recipe);
 }
 
 void decoder_executor(const struct decoder *d, struct dgl_executor_info *out)
@@ -410,12 +402,13 @@ bool decoder_can_push(struct decoder *d)
 {
     const int32_t steps = steps_wanted(d);
     struct steps next;
+    struct shape_set draws;
     bool moves = false;
     if (steps == 0)
         return false;
     if (d->count > 0) {
-        moves =
-            !pass_state_is_current(d->state) || (plan_steps(d, &next) && executor_is_due(&next));
+        moves = !pass_state_is_current(d->state) ||
+                (plan_steps(d, &next, &draws) && executor_is_due(&next));
         for (int32_t i = 0; i < d->slots && !moves; i++) {
             const struct generation *g = d->slot[i].g;
             moves = g && (!decoder_keeps(d, i) ||
@@ -462,37 +455,26 @@ done:
     return status;
 }
 
-/* Creates the runs of those shapes ahead of the passes. */
-static enum dgl_status make_runs(struct decoder *d)
+enum dgl_status decoder_prepare(struct decoder *d, struct shape_set draws)
 {
+    const struct shape_set all = shapes_join(d->draws, draws);
+    struct shard *shard = d->state->model->shard;
     struct runner *r = &d->state->runner;
     struct exec_run *run;
     enum dgl_status status;
-    TRY(runner_run(r, recipe_of(PASS_REPORT), &run));
-    TRY(runner_run(r, body_of(d, 1), &run));
-    for (int32_t n = d->least; n <= d->slots; n++)
-        TRY(runner_run(r, body_of(d, n), &run));
-    for (uint32_t i = 0; i < d->draws.count; i++)
-        TRY(runner_run(r, recipe_of(d->draws.of[i]), &run));
-done:
-    return status;
-}
-
-enum dgl_status decoder_prepare(struct decoder *d, struct shape_set draws)
-{
-    struct dgl_model *m = d->state->model;
-    const struct shape_set all = shapes_join(d->draws, draws);
-    enum dgl_status status;
     TRY(pass_state_follow(d->state));
-    TRY(plan_add_batch(&m->shard->engine->plan));
-    if (d->prepared == m->shard->engine_serial && all.count == d->draws.count &&
-        d->state->runner.runs->dispatch.count > 0)
+    TRY(plan_add_batch(&shard->engine->plan));
+    if (d->prepared == shard->engine_serial && all.count == d->draws.count &&
+        r->runs->dispatch.count > 0)
         return DGL_OK;
     d->draws = all;
     d->choice = NULL; /* of an engine that may be gone */
-    TRY(pass_state_compile(d->state, shapes_join(all_shapes(d), d->draws)));
-    TRY(make_runs(d));
-    d->prepared = m->shard->engine_serial;
+    const struct shape_set shapes = shapes_join(all_shapes(d), d->draws);
+    TRY(pass_state_compile(d->state, shapes));
+    TRY(runner_run(r, body_of(d, 1), &run));
+    for (uint32_t i = 0; i < shapes.count; i++)
+        TRY(runner_run(r, recipe_of(shapes.of[i]), &run));
+    d->prepared = shard->engine_serial;
 done:
     return status;
 }
@@ -523,12 +505,12 @@ struct step_runs {
 static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
 {
     struct runner *r = &d->state->runner;
-    struct recipe body, draws;
+    struct shape_set draws;
     struct steps steps;
     enum dgl_status status = DGL_OK;
     *out = (struct step_runs){0};
     d->choice = NULL;
-    if (plan_steps(d, &steps)) {
+    if (plan_steps(d, &steps, &draws)) {
         const bool decides = d->count == 0 && !(d->slots == 1 && d->slot[0].g->given_up) &&
                              (!d->run || executor_is_due(&steps));
         TRY(decides ? executor_choose(&steps, &out->run[0], &out->max_steps)
@@ -543,10 +525,9 @@ static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
     if (out->repeats) {
         out->count = 1;
     } else {
-        next_steps(d, &body, &draws);
-        TRY(get_run(d, body, &out->run[out->count++]));
-        for (uint32_t i = 0; i < draws.shapes.count; i++)
-            TRY(get_run(d, recipe_of(draws.shapes.of[i]), &out->run[out->count++]));
+        TRY(get_run(d, body_of(d, d->rows), &out->run[out->count++]));
+        for (uint32_t i = 0; i < draws.count; i++)
+            TRY(get_run(d, recipe_of(draws.of[i]), &out->run[out->count++]));
     }
     if (d->slots > 1) {
         TRY(get_run(d, recipe_of(PASS_REPORT), &out->run[out->count]));
@@ -670,13 +651,10 @@ enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32
     if (overslept) /* the true step time is shorter, but unknown */
         d->step_ns -= d->step_ns / 8;
     TRY(status);
-    if (one && burst.persistent.shapes.count && executor_is_aborted(news->ids, burst.steps)) {
-        TRY(decoder_recover(d, burst.persistent, true));
-        goto done;
-    }
-    if (!one && burst.persistent.shapes.count) {
-        int32_t known;
-        const bool given_up = is_given_up(d, &burst, report, &known);
+    if (burst.persistent.shapes.count) {
+        int32_t known = 1;
+        const bool given_up = one ? executor_is_aborted(news->ids, burst.steps)
+                                  : is_given_up(d, &burst, report, &known);
         if (given_up || known == 0) {
             TRY(decoder_recover(d, burst.persistent, given_up));
             goto done;

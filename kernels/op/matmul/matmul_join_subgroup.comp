@@ -1,5 +1,4 @@
-// Matrix-vector product with subgroups that first adds the result of the block before to its
-// stream.
+// Matrix-vector product with subgroups; first, the block before is added to the residual stream.
 //
 // x = X + R * rsqrt(mean(R^2) + eps) * G, then y[n] = sum_k W[n, k] x[k] for one token. X is the
 // residual stream, R the result of the block before, G the weight of its norm. The libs are

@@ -1,4 +1,4 @@
-// Rounding to the type of the KV cache: f16 to nearest even, f32 as it is. Needs lib half.
+// Rounds numbers to the type of the KV cache: f16 to nearest even, f32 unchanged. Needs lib half.
 
 // Four numbers as the cache holds them.
 #if KV_K_f16

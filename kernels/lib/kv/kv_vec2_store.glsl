@@ -1,4 +1,4 @@
-// Writes of two neighbouring numbers to KV rows in `uint KV[]`. Needs libs half and kv.
+// Writes two neighbouring numbers to KV rows in `uint KV[]`. Needs libs half and kv.
 //
 //! LET KV_ROW = HEAD_DIM / 2 * (KV_K_f16 ? 1 : 2)
 

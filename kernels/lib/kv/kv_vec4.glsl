@@ -1,5 +1,7 @@
-// Four neighbouring numbers of a KV row at a time, from `uvec2 KV[]`: HEAD_DIM % 4 == 0. A `row` is
-// kv_row()'s, vector i of it numbers 4 i to 4 i + 3. Needs lib kv.
+// Reads four neighbouring numbers of a KV row at a time, from `uvec2 KV[]`.
+//
+// HEAD_DIM is a multiple of 4. A `row` is a result of kv_row(). Vector i of a row is the numbers 4
+// i to 4 i + 3. Needs lib kv.
 //
 //! LET KV_ROW = HEAD_DIM / 4 * (KV_K_f16 ? 1 : 2)
 

@@ -1,4 +1,4 @@
-// Writes to KV rows in `uvec2 KV[]`. Needs libs half, kv and kv_vec4.
+// Writes four neighbouring numbers to KV rows in `uvec2 KV[]`. Needs libs half, kv and kv_vec4.
 
 // Numbers 4 i to 4 i + 3 of a row.
 void kv_store_vec4(uint row, uint i, vec4 x)

@@ -1,5 +1,7 @@
-// Eight neighbouring numbers of a KV row at a time, from `uvec4 KV[]`: HEAD_DIM % 8 == 0. A `row`
-// is kv_row()'s, vector i of it numbers 8 i to 8 i + 7. Needs lib kv.
+// Reads eight neighbouring numbers of a KV row at a time, from `uvec4 KV[]`.
+//
+// HEAD_DIM is a multiple of 8. A `row` is a result of kv_row(). Vector i of a row is the numbers 8
+// i to 8 i + 7. Needs lib kv.
 //
 //! LET KV_ROW = HEAD_DIM / 8 * (KV_K_f16 ? 1 : 2)
 

@@ -1,4 +1,5 @@
-// Writes to KV rows in `uvec4 KV[]`. Needs libs half, kv, kv_round and kv_vec8.
+// Writes four neighbouring numbers to KV rows in `uvec4 KV[]`. Needs libs half, kv, kv_round and
+// kv_vec8.
 
 // Numbers 4 i to 4 i + 3 of a row.
 void kv_store_words(uint row, uint i, kv_words words)

@@ -1,5 +1,6 @@
-// tanh(), softcap and GELU without overflow and without cancellation: 1 - 2 / (exp(2 x) + 1) has no
-// correct digit left for small x.
+// tanh(), softcap and GELU without overflow and without cancellation.
+//
+// The usual formula 1 - 2 / (exp(2 x) + 1) has no correct digit left for small x.
 
 float smooth_tanh(float x)
 {

@@ -1,8 +1,9 @@
 // Arrivals of work groups at a counter, without waiting.
 //
-// A counter of ARRIVED is 0 between dispatches: the last group resets it. Buffers that the groups
-// write and the last group reads are coherent (OpenGL ES 3.1, 4.9 of the language: `coherent` makes
-// writes visible, memoryBarrierBuffer() orders them). Needs `coherent uint ARRIVED[]`.
+// A counter of ARRIVED is 0 between dispatches: the last group resets it. Buffers that all groups
+// write and the last group reads are coherent. `coherent` makes writes visible, and
+// memoryBarrierBuffer() orders them (OpenGL ES 3.1, 4.9 of the language). Needs `coherent uint
+// ARRIVED[]`.
 
 // How many of `groups` work groups had arrived before. One invocation calls it, after a barrier()
 // that follows each invocation's memoryBarrierBuffer().

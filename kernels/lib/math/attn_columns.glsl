@@ -1,6 +1,7 @@
-// The results of HEADS_BLOCK heads by one work group whose invocations each have a vec4 of the head
-// and every VALUE_KEYS-th key: their sums, and the group's part. Needs libs
-// attn_share and attn_part, STEP read, the constants WG_SIZE and VEC4S.
+// The results of HEADS_BLOCK heads by one work group: their sums, and the group's part.
+//
+// Each invocation has a vec4 of the head and every VALUE_KEYS-th key. Needs libs attn_share and
+// attn_part, STEP read, the constants WG_SIZE and VEC4S.
 //! LIB loop_end
 //! SHARED vec4 out_part[WG_SIZE]
 //! SHARED float sum_part[WG_SIZE]

@@ -1,6 +1,8 @@
-// Data of the new token that a work group needs, in shared memory: the queries of its heads,
-// rotated and scaled, and the new key and value as read from the cache. Needs libs kv_round, rope,
-// rope_items, rope_items_vec2, attn_score and attn_share, the constants WG_SIZE and VEC4S.
+// Data of the new token that a work group needs, in shared memory.
+//
+// These are the queries of its heads, rotated and scaled, and the new key and value with the bits
+// that the cache has. Needs libs kv_round, rope, rope_items, rope_items_vec2, attn_score and
+// attn_share, the constants WG_SIZE and VEC4S.
 //
 //! SHARED vec2 new_rows[(HEADS_BLOCK + 2) * HEAD_DIM / 2] // q of each head, k, v
 

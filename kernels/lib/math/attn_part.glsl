@@ -1,5 +1,6 @@
-// One work group's part of the attention of one token, as docs/operations.md (attn_decode) has it.
-// Needs lib attn_score and `float P[]`, which has PART_ROW numbers for each row of the pass.
+// Stores one work group's part of the attention of one token, in the format of docs/operations.md
+// (attn_decode). Needs lib attn_score and `float P[]`, which has PART_ROW numbers for each row of
+// the pass.
 
 const uint PART_ROW = SPLITS == 1 ? uint(HEADS * HEAD_DIM)
                                   : uint((HEADS * SPLITS * (HEAD_DIM + 2) + 3) / 4 * 4);

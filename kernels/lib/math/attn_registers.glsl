@@ -1,9 +1,9 @@
-// Attention of ROWS queries by one invocation, key after key, with queries and results in private
-// arrays. Needs libs kv_vec8 and unroll, the derived constants ROWS and VEC4S = HEAD_DIM / 4.
+// Attention of ROWS queries by one invocation, key after key.
 //
-// An online softmax in powers of two whose reference maximum is only raised when a score exceeds it
-// by more than 8: weights up to 2^8 lose no precision in f32, and the results need not be rescaled
-// at every key.
+// Queries and results are in private arrays. The softmax is online and uses powers of two. Its
+// reference maximum is only raised if a score exceeds it by more than 8. Weights up to 2^8 lose no
+// precision in f32, and so the results need not be rescaled at every key. Needs libs kv_vec8 and
+// unroll, the derived constants ROWS and VEC4S = HEAD_DIM / 4.
 
 vec4 q[ROWS * VEC4S], o[ROWS * VEC4S]; // o: weights times values, of these keys
 float row_max[ROWS], row_sum[ROWS];    // their reference maximum and the sum of weights

@@ -1,7 +1,9 @@
-// Data of the new token that a work group needs, in shared memory: the queries of its heads,
-// normed, rotated and scaled, and the new key and value as read from the cache. Needs libs
-// kv_round, rope, rope_items, attn_score and attn_share, WHEN norm none head all, subgroup
-// shuffles, and the constants SUBGROUPS, KEY_PARTS and KEY_THREADS, a power of two.
+// Data of the new token that a work group needs, in shared memory, with norms and by subgroups.
+//
+// These are the queries of its heads, normed, rotated and scaled, and the new key and value with
+// the bits that the cache has. Needs libs kv_round, rope, rope_items, attn_score and attn_share,
+// WHEN norm none head all, subgroup shuffles, and the constants SUBGROUPS, KEY_PARTS and
+// KEY_THREADS, a power of two.
 //
 //! SHARED vec2 new_rows[(HEADS_BLOCK + 2) * HEAD_DIM / 2] // q of each head, k, v
 //! LET ALL_SQUARES = NORM_all ? 2 * HEADS_BLOCK * KEY_PARTS : 0

@@ -1,6 +1,7 @@
-// Which keys a query sees, and its scores (docs/operations.md, attn_prefill), in powers of two:
-// weights are exp2() of them. Needs lib activations, the parameters scale and softcap, the
-// constants WINDOW and SOFTCAP.
+// The range of keys that a query sees, and its scores (docs/operations.md, attn_prefill).
+//
+// Scores are in powers of two: weights are exp2() of them. Needs lib activations, the parameters
+// scale and softcap, the constants WINDOW and SOFTCAP.
 
 const float LOG2_E = 1.44269504, LN_2 = 0.69314718;
 const float NO_SCORE = -1e30; // of a key that is not seen; a maximum over no key

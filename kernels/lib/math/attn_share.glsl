@@ -1,9 +1,10 @@
-// One work group's share in the attention of one token: HEADS_BLOCK heads of one KV head, and at
-// most one of SPLITS runs of the keys. Groups x: split by KV head by block of heads. If there are
-// few keys, the first groups have all the work, because a persistent program has one work group for
-// several groups x. Groups y: rows of the pass, each the next token of a sequence. The row of a
-// stopped sequence has no keys and stores none. Needs lib attn_score, STEP read, the constant
-// QKV_STRIDE.
+// One work group's share in the attention of one token.
+//
+// A share is HEADS_BLOCK heads of one KV head, and at most one of SPLITS runs of the keys. Group x
+// is a split of a block of heads of a KV head. If there are few keys, the first groups have all the
+// work, because a persistent program has one work group for several groups x. Group y is a row of
+// the pass, the next token of a sequence. The row of a stopped sequence has no keys and stores
+// none. Needs lib attn_score, STEP read, the constant QKV_STRIDE.
 
 const uint GQA_GROUP = uint(HEADS / KV_HEADS); // query heads per KV head
 

@@ -1,5 +1,7 @@
-// The softmax of a query before its first key: a maximum and a sum of weights. Its head's sink is a
-// score without a value. Needs lib attn_score, `float S[]` and WHEN sinks none head.
+// The softmax of a query before its first key: a maximum and a sum of weights.
+//
+// The sink of the head is a score without a value. Needs lib attn_score, `float S[]` and WHEN sinks
+// none head.
 
 void softmax_begin(uint head, out float row_max, out float row_sum)
 {

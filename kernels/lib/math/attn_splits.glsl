@@ -1,8 +1,9 @@
-// Parts of the attention of one token, each from one split of the keys, and their merge by the
-// group that arrives last. Needs libs attn_score and attn_share, `coherent vec4 PARTS[]`,
-// `vec4 O[]`, `float S[]`, WHEN sinks none head, the LET TAKEN (splits at most), shared out_part of
-// OUTS * SLICES elements and max_sum of HEADS_BLOCK * SLICES. With sinks all invocations call
-// sink_begin() first.
+// Parts of the attention of one token, one for each split of the keys, and their merge.
+//
+// The group that arrives last merges the parts. Needs libs attn_score and attn_share, `coherent
+// vec4 PARTS[]`, `vec4 O[]`, `float S[]`, WHEN sinks none head, the LET TAKEN (the largest number
+// of splits), shared out_part of OUTS * SLICES elements and max_sum of HEADS_BLOCK * SLICES. With
+// sinks all invocations call sink_begin() first.
 
 // Asks for the sink of the head of which the invocation writes a part, long before it is needed.
 #if SINKS_head

@@ -1,5 +1,8 @@
-// Sums of DEPTH numbers (4 or 8) over the KEY_THREADS invocations of a key, each in a part of them:
-// invocation i of a key has that of number i / (KEY_THREADS / DEPTH). Needs subgroup shuffles.
+// Sums of DEPTH numbers (4 or 8) over the KEY_THREADS invocations of a key, spread over them.
+//
+// Each invocation gets the sum of one number: invocation i of a key has that of number i /
+// (KEY_THREADS / DEPTH). This needs fewer shuffles than summing one number after the other. Needs
+// subgroup shuffles.
 
 // Fewer shuffles than one number after the other.
 float spread_sums(uint i8, float s[DEPTH])

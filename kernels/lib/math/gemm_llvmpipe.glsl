@@ -1,12 +1,12 @@
-// Matrix product for llvmpipe (lib row_llvmpipe): a thread has a row and TOKENS tokens.
+// Matrix product for llvmpipe (lib row_llvmpipe): an invocation has one row and TOKENS tokens.
 //
-// x of the tokens is in shared memory; a multiply-add costs a broadcast, a multiplication and an
-// addition for 8 rows, and a weight is unpacked once per TOKENS tokens. One barrier: a barrier per
-// 256 columns made it run at a third of the speed.
+// x of the tokens is in shared memory. A multiply-add costs a broadcast, a multiplication and an
+// addition for 8 rows. A weight is unpacked once per TOKENS tokens. There is one barrier. With a
+// barrier per 256 columns it ran at a third of the speed.
 //
-// xs is [column][four tokens], so that one statement is four multiply-adds: compilers read a
-// quarter of the text. The code around ROW_BLOCKS has uint `row`, where the row starts in W,
-// and vec4 `acc[TOKENS / 4]`, the sums of four tokens each. Needs lib row_llvmpipe with X_ROWS =
+// xs is [column][four tokens], so that one statement is four multiply-adds and compilers read a
+// quarter of the text. The code around ROW_BLOCKS has uint `row`, where the row starts in W, and
+// vec4 `acc[TOKENS / 4]`, the sums of four tokens each. Needs lib row_llvmpipe with X_ROWS =
 // TOKENS, `vec4 X[]`, the tunables TOKENS and WG_SIZE, and a function of the kernel:
 uint gemm_token(uint t); // element of X at which token t of the tile starts
 

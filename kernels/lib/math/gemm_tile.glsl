@@ -1,9 +1,10 @@
 // Matrix product by tiles: ROWS rows of weights times TOKENS columns, in steps of 16 along K.
 //
-// Every thread fetches 16 columns of a row of W and its share of X for the next step into
-// registers, computes on the current step from shared memory, then stores what it fetched. A thread
-// has THREAD_ROWS x THREAD_TOKENS results. In shared memory a row's step is four vec4 along K and
-// one of padding, so that threads reading different rows meet different banks.
+// Each invocation fetches 16 columns of a row of W and its share of X for the next step into
+// registers. It computes the current step from shared memory, then stores what it fetched. An
+// invocation has THREAD_ROWS x THREAD_TOKENS results. In shared memory, the step of a row is four
+// vec4s along K and one vec4 of padding, so that invocations with different rows read different
+// banks.
 //
 //! LET THREADS_N = ROWS / THREAD_ROWS
 //! LET W_FETCHES = ceildiv(ROWS, WG_SIZE)

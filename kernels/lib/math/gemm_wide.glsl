@@ -1,15 +1,17 @@
-// Matrix product by large tiles, for GPUs: ROWS rows of weights times TOKENS columns, in steps of
-// STEP along K.
+// Matrix product by large tiles, for GPUs: ROWS rows of weights times TOKENS columns.
 //
-// Every thread has THREAD_ROWS x THREAD_TOKENS results in registers. Shared memory contains two
-// steps: of each row of W, then of each token of X, its columns as vec4s. Neighbouring rows
-// have different orders of vec4s, so that banks differ. While one step is multiplied, the next
-// is fetched into registers, and then unpacked into the other half of shared memory; one
-// barrier per step. If PARTS is above 1, that many sets of threads each have all results of the
-// tile, for a part of every step's columns, and add them up in the end. This is for tiles that
-// are too few to fill the device. STEP is at least 4 PARTS. Results are only indexed by
-// constants, written out as text: a loop that the compiler does not unroll would move them to
-// memory.
+// K is processed in steps of STEP columns. Each invocation has THREAD_ROWS x THREAD_TOKENS results
+// in registers. Shared memory contains two steps. A step has the columns of each row of W, then
+// those of each token of X, as vec4s. Neighbouring rows order their vec4s differently, so that
+// banks differ. While one step is multiplied, the next is fetched into registers, and then unpacked
+// into the other half of shared memory. There is one barrier per step.
+//
+// If PARTS is above 1, that many sets of invocations each have all results of the tile, for a part
+// of every step's columns. They add them up at the end. This is for tiles that are too few to fill
+// the device. STEP is at least 4 PARTS.
+//
+// Results are only indexed by constants that the text contains. A loop that the compiler does not
+// unroll would move them to memory.
 //
 //! LET THREADS_N = ROWS / THREAD_ROWS
 //! LET THREADS_T = TOKENS / THREAD_TOKENS

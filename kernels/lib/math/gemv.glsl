@@ -1,7 +1,8 @@
-// Matrix-vector product through shared memory: ROW_THREADS threads share a row of weights.
+// Matrix-vector product through shared memory: ROW_THREADS invocations share a row of weights.
 //
-// BK columns of x at a time are in shared memory. The threads of a row take its units of 16 columns
-// in turn, so that neighbouring threads read neighbouring weights; a thread has THREAD_ROWS rows.
+// BK columns of x at a time are in shared memory. The invocations of a row process its units of 16
+// columns in turn, so that neighbouring invocations read neighbouring weights. Each invocation has
+// THREAD_ROWS rows.
 //
 //! SHARED vec4 xs[BK / 4]
 //! SHARED float part[WG_SIZE * THREAD_ROWS] // [row of the group][thread of the row]

@@ -1,8 +1,9 @@
-// A lane's block of a matrix product for COLUMNS columns, 2 to 16: THREAD_ROWS rows of W by all
-// columns, 16 columns of K (a unit) at a time; and its sums over the subgroup.
+// One lane's block of a matrix product for COLUMNS columns, 2 to 16, and its sums over the
+// subgroup.
 //
-// Weights of a unit are fetched, unpacked once, and meet every column of x, so that one load of x
-// serves all rows of the block.
+// A block is THREAD_ROWS rows of W by all columns of x, 16 columns of K (a unit) at a time. The
+// weights of a unit are fetched and unpacked once, and multiplied with every column of x. So one
+// load of x serves all rows of the block.
 //
 //! LET VALUES = THREAD_ROWS * COLUMNS
 //! LET OWN_VALUES = VALUES > SUBGROUP ? VALUES / SUBGROUP : 1

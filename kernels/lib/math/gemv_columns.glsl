@@ -1,10 +1,13 @@
-// Matrix product for COLUMNS columns, 2 to 16, with subgroups: lanes lie along K, weights stay in
-// registers, columns are in shared memory.
+// Matrix product for COLUMNS columns of x, 2 to 16, with subgroups.
 //
-// A lane has a unit of 16 columns of W of THREAD_ROWS rows at a time: it unpacks them once and
-// meets every column of x with them, so that one load of x serves all its rows. Work goes in chunks
-// of a unit per lane: K_PARTS subgroups are side by side along K, SETS such sets share the chunk's
-// x and have THREAD_ROWS rows each. The weights of the next chunk are asked for before x is.
+// Lanes are next to each other along K. Weights are in registers, and the columns of x in shared
+// memory. A lane has a unit of 16 columns of K of THREAD_ROWS rows at a time. It unpacks these
+// weights once and multiplies them with every column of x, so that one load of x serves all its
+// rows.
+//
+// Work is done in chunks of one unit per lane. K_PARTS subgroups are next to each other along K.
+// SETS such sets share the chunk's x, and have THREAD_ROWS rows each. The weights of the next chunk
+// are loaded before its x.
 //
 //! LET UNITS = SUBGROUP * K_PARTS // of a chunk
 //! LET ROWS = SETS * THREAD_ROWS

@@ -1,5 +1,7 @@
-// Matrix-vector product for llvmpipe (lib row_llvmpipe): a group of 32 columns is summed in two
-// chains, its minimum is multiplied by the sum of its x. xs is [x][column].
+// Matrix-vector product for llvmpipe (lib row_llvmpipe).
+//
+// A group of 32 columns is summed in two chains. Its minimum is multiplied by the sum of its x. xs
+// is [x][column].
 //
 //! SHARED float sums[X_ROWS * BLOCKS * 64] // fixed: vec4s of a block
 // of four neighbouring x.

@@ -1,7 +1,8 @@
-// The rows of a decode product by lib gemv, whatever its prologue: sums, epilogue, stores. Needs
-// libs gemv and matmul_result, the constant K, the parameters row0, rows and eps, the LET NORMED
-// (the prologue has a norm's factor), WHEN post, and that gemv_x() adds the squares of what it
-// loads to gemv_square.
+// The rows of a matrix-vector product by lib gemv, with any prologue: sums, epilogue and stores.
+//
+// Needs the libs gemv and matmul_result, the constant K, the parameters row0, rows and eps, and
+// WHEN post. The LET NORMED is 1 if the prologue has a norm's factor; gemv_x() then adds the
+// squares of the numbers that it loads to gemv_square.
 //
 //! SHARED float squares[NORMED ? WG_SIZE : 0]
 

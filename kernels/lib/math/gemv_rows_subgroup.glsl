@@ -1,8 +1,8 @@
-// The rows of a decode product by lib gemv_subgroup, whatever its prologue: which rows a work group
-// has, x, epilogue, stores.
+// The rows of a matrix-vector product by lib gemv_subgroup, with any prologue.
 //
-// There are as many groups as there are rows for, LEAST each, but at most GROUPS_MOST; the rows are
-// shared out evenly, in steps of ROW_STEP: pairs for post=glu.
+// The lib decides which rows a work group has, stages x, applies the epilogue and stores the
+// results. Each group has LEAST rows or more, and there are at most GROUPS_MOST groups. The rows
+// are divided evenly, in steps of ROW_STEP (pairs for post=glu).
 //
 //! SHARED float squares[NORMED ? 8 * SLICES : 0]
 //

@@ -1,18 +1,26 @@
-// Matrix-vector product with subgroups: x is staged once per group, a lane keeps 32 columns of it
-// in registers and meets them with one row after the other.
+// Matrix-vector product with subgroups: x is staged once per group, and lanes keep it in registers.
 //
-// A slice is 32 * SUBGROUP columns, one subgroup's share of a row. STAGED subgroups are next to
-// each other along the columns, SUBGROUPS_N such sets share the rows of the group, UNROLL rows at a
-// time with the next UNROLL in flight: half a TURN of rows for all of them. With TAIL, where half
-// of a subgroup or less has the last columns of rows, TAILS subgroups have those of all rows,
-// TAIL_ROWS rows at a time. Weights do not depend on x: gemv_begin() asks for the first ones and
-// may be called before x is there. In shared memory a vec4 of padding follows eight, so that
-// neither neighbouring columns nor lanes 16, 32 or 64 columns apart meet in a bank. A row's slice
-// is summed over the subgroup, and the slices of a row are added in their order: the sum depends on
-// neither the tunables nor the number of groups. Rows of more slices than there are subgroups take
-// several passes, and more rows than `part` holds several chunks. x that does not fit into shared
-// memory is staged in rounds, after which each lane has its own: a pass begins with the latency of
-// weights and x, a round with a barrier. Not where a quarter of the subgroups would be idle.
+// A lane keeps 32 columns of x and multiplies them with one row after the other. A slice is 32 *
+// SUBGROUP columns: the share that one subgroup has of a row. STAGED subgroups are next to each
+// other along the columns. SUBGROUPS_N such sets divide the rows of the group. A set computes
+// UNROLL rows while it loads the next UNROLL rows; for all sets that is half a TURN of rows.
+//
+// With TAIL, the last columns of a row occupy half of a subgroup or less. TAILS subgroups then
+// process these columns for all rows, TAIL_ROWS rows at a time.
+//
+// Weights do not depend on x. gemv_begin() loads the first weights and may be called before x is
+// available.
+//
+// In shared memory a vec4 of padding follows every eight. So neither neighbouring columns nor lanes
+// 16, 32 or 64 columns apart use the same bank. The slice of a row is summed over the subgroup, and
+// the slices of a row are added in order. So the sum depends on neither the tunables nor the number
+// of groups.
+//
+// If a row has more slices than there are subgroups, it is computed in several passes. If there are
+// more rows than `part` has room for, they are computed in several chunks. If x does not fit into
+// shared memory, it is staged in rounds, after which each lane has its own part. A pass begins with
+// the latency of weights and x, a round with a barrier. Rounds are not used if a quarter of the
+// subgroups would be idle.
 //
 //! LET FITS = max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP) // slices of x
 //! LET WHOLE = ceildiv(SLICES, max(1, WG_SIZE / SUBGROUP)) // passes, if x fitted

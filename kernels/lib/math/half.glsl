@@ -1,6 +1,8 @@
-// f16 in uint words. Packing rounds to nearest even in integers: packHalf2x16 may round as the
-// driver likes, and the same number must get the same bits everywhere. Unpacking is exact, so the
-// built-in does.
+// f16 numbers in uint words.
+//
+// Packing rounds to nearest even with integer operations, because packHalf2x16 may round as the
+// driver chooses, and the same number must get the same bits everywhere. Unpacking is exact, so it
+// uses the built-in function.
 
 // Bits of the f16 nearest to x: ties to even, beyond 65519 infinity, NaN stays NaN.
 uint half_bits(float x)

@@ -1,9 +1,9 @@
-// Prologue of a decode product behind a block that ends with a norm: the block's result R joins the
-// residual stream X through that norm, x = X + R * rsqrt(mean(R^2) + eps) * G (docs/operations.md,
-// pre=join and join_norm).
+// Prologue of a matrix-vector product after a block that ends with a norm.
 //
-// Every work group reads all of R and X, so the sum goes to STREAM, another buffer, once. The
-// squares of R are added up in an order that does not depend on the size of the group.
+// The block's result R is added to the residual stream X through that norm: x = X + R *
+// rsqrt(mean(R^2) + eps) * G (docs/operations.md, pre=join and join_norm). Every work group reads
+// all of R and X. So x is written to another buffer, STREAM, by one group. The squares of R are
+// added up in an order that does not depend on the size of the group.
 //
 //! SHARED float join_squares[136] // fixed: parts of the sum, and sums of sixteen of them
 //

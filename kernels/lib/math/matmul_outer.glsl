@@ -1,42 +1,43 @@
-// Matrix product for many tokens by outer products: columns of W times columns of X, from shared
-// memory, with the epilogue of lib matmul_result.
+// Matrix product for many tokens by outer products: columns of W times columns of X.
 //
-// Y[t, n] = sum_k X[t, k] W[n, k]. A tile is ROWS rows by TOKENS tokens; a thread has THREAD_ROWS x
-// THREAD_COLUMNS results in registers. Shared memory holds two steps of STEP columns of K, each
-// column as the tile's rows and as its tokens, so that a column of K costs a thread a few loads of
-// 16 bytes and no sum waits for the one before it. While one step is multiplied, the next is on its
-// way: fetched to registers before, unpacked to the other half after; one barrier per step. K_PARTS
-// sets of threads have all results each, for a part of the columns of each step; they are added up
-// in the end, in rounds of columns through shared memory.
-// LANES threads share loads: LANES_N along the rows, LANES_T along the tokens. On NVIDIA a load of
-// 16 bytes takes half the time where threads 2 i and 2 i + 1 ask for other rows, and 4 i and 4 i +
-// 2 for other tokens, whatever the others do (one H200: 2.3 cycles instead of 4.3).
-// Results are indexed by constants only, as text: else they would move to memory.
+// Y[t, n] = sum_k X[t, k] W[n, k], with the epilogue of lib matmul_result. A tile is ROWS rows by
+// TOKENS tokens; an invocation has THREAD_ROWS x THREAD_COLUMNS results in registers. Shared memory
+// contains two steps of STEP columns of K. Each column has the tile's rows and the tile's tokens.
+// So a column of K needs only a few loads of 16 bytes per invocation, and no sum waits for the one
+// before it. While one step is multiplied, the next one, which was fetched to registers before, is
+// unpacked to the other half. There is one barrier per step. K_PARTS sets of invocations have all
+// results each, for a part of the columns of each step. At the end these are added up, in rounds of
+// columns through shared memory.
 //
-// With SPLITS above 1, row tiles from WHOLE on are cut along K into so many parts, a group each;
-// the last group of a tile adds them up in their order, so that the result depends on no timing,
-// and which tiles are cut on no number of tokens. A pass with more tiles than SUMS or ARRIVED has
-// room for is not cut. Groups: x covers the rows, y the tokens.
+// LANES invocations share loads: LANES_N along the rows, LANES_T along the tokens. On NVIDIA a load
+// of 16 bytes needs half the time if invocations 2 i and 2 i + 1 load different rows, and 4 i and 4
+// i + 2 different tokens, whatever the others do (one H200: 2.3 cycles instead of 4.3). Results are
+// only indexed by constants that the text contains; otherwise they would move to memory.
 //
-// With HALVES, W and X are pairs of 16-bit floats along K, X times X_SCALE. FLUSH columns are
-// summed in pairs of such floats, the sums of these in 32 bits, and what a part of K comes to is
-// kept in SUMS as 16-bit floats: the group that joins the parts reads through one unit what all
-// others wrote. They are f16vec2 of GL_NV_gpu_shader5 with NATIVE, else mediump, which a driver may
-// compute in 32 bits.
+// If SPLITS is above 1, row tiles from WHOLE on are cut along K into that many parts, with a group
+// for each part. The last group of a tile adds the parts up in their order, so the result depends
+// on no timing. The number of tokens does not decide which tiles are cut. If a pass has more tiles
+// than SUMS or ARRIVED has room for, no tile is cut. Work group x covers the rows, y the tokens.
 //
-// A thread unpacks UNIT columns of a row at a time: 32 where a type's codes come for 32, so that
-// their scale is unpacked once.
+// With HALVES, W and X are pairs of 16-bit floats along K, and X is multiplied by X_SCALE. FLUSH
+// columns are summed in pairs of such floats, and these sums in 32 bits. The sums of a part of K
+// are stored in SUMS as 16-bit floats, because the group that joins the parts reads through one
+// unit what all others wrote. With NATIVE the pairs are f16vec2 of GL_NV_gpu_shader5. Otherwise
+// they are mediump, which a driver may compute in 32 bits.
 //
-// With pre=norm the threads that store X multiply it by the norm's weight and add up its squares;
-// results get the norm's factor in the end. Where a tile is cut, squares of a part lie behind its
-// sums. HALVES are rounded before the factor is known: a token is scaled by a power of two instead,
-// by which the largest of a sample (STEP columns, in fours spread over K) becomes 1/4 to 1/2.
-// Elements of up to 2^17 times that do not overflow.
+// An invocation unpacks UNIT columns of a row at a time. UNIT is 32 for types that store the codes
+// of 32 columns together, so that their scale is unpacked once.
+//
+// With pre=norm, the invocations that store X multiply it by the norm's weight and add up its
+// squares. Results are multiplied by the norm's factor at the end. If a tile is cut, the squares of
+// a part are stored after its sums. With HALVES, X is rounded before the factor is known. So each
+// token is scaled by a power of two, by which the largest element of a sample (STEP columns, in
+// fours spread over K) becomes 1/4 to 1/2. Elements of up to 2^17 times that do not overflow.
 //
 // Needs the libs weight_words, weight_*, matmul_result and arrival, `vec4 X[]`, `float Y[]`,
 // `coherent vec4 SUMS[]`, STEP read, the parameters row0, rows and eps, the constants K, W_STRIDE,
-// X_STRIDE and Y_STRIDE, WHEN post, the names above as TUNE or LET, and the numbers of sets of
-// LANES threads along the tokens, TOKEN_SETS, of THREAD_COLUMNS x LANES_T tokens each.
+// X_STRIDE and Y_STRIDE, and WHEN post. The names above are TUNEs or LETs. So is TOKEN_SETS, the
+// number of sets of LANES invocations along the tokens, with THREAD_COLUMNS x LANES_T tokens each.
 //
 //! LET X_STEP = TOKENS + 4 // threads that store x meet different banks
 //! LET ROUND = max(1, 4 * K_PARTS / THREAD_ROWS) * LANES_T * TOKEN_SETS // columns of a round

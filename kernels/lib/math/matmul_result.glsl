@@ -1,6 +1,7 @@
-// Epilogue of a product: bias, scale, activation, softcap (docs/operations.md, matmul). Needs lib
-// activations, `vec4 A[]`, the parameters out_scale and softcap, the constants BIAS_AT and SCALED.
-// `row` counts from the first row of all bands.
+// Epilogue of a product: bias, scale, activation, softcap (docs/operations.md, matmul).
+//
+// Needs lib activations, `vec4 A[]`, the parameters out_scale and softcap, and the constants
+// BIAS_AT and SCALED. `row` counts from the first row of all bands.
 
 // The bias of a row and its neighbours, for biased_by(): a choice among them would wait for the
 // load.

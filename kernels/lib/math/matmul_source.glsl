@@ -1,6 +1,8 @@
-// Prologue of a decode product: elements of x times the norm's weight, before the norm's scale,
-// from `vec4 X[]` and `vec4 A[]` (docs/operations.md, pre). Needs STEP read, the constants X_STRIDE
-// and X_LAST.
+// Prologue of a matrix-vector product: elements of x times the norm's weight (docs/operations.md,
+// pre).
+//
+// They are read from `vec4 X[]` and `vec4 A[]`. The norm's factor is applied later. Needs STEP read
+// and the constants X_STRIDE and X_LAST.
 
 // Elements 4 i .. 4 i + 3, i below K / 4; adds their squares to `squares` for pre=norm.
 vec4 source(uint i, inout float squares)

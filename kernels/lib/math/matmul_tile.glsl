@@ -1,12 +1,15 @@
-// A product for many tokens as a tile of lib gemm_wide, with its epilogue. Needs the libs
-// matmul_result and gemm_wide, `float Y[]`, STEP read, the parameters row0 and rows, the constants
-// W_STRIDE, X_STRIDE and Y_STRIDE, WHEN post, the LETs SPLITS and WHOLE. Groups: x covers
-// the rows, y the tokens.
-// With SPLITS above 1, so many groups share a tile from row tile WHOLE on, each with a part of K,
-// part by part along x: for tiles that do not fill the device. The last of them to arrive adds the
-// parts up in their order, so that the result depends on no timing; and which tiles are cut depends
-// on no number of tokens. Needs lib arrival and `coherent vec4 SUMS[]` then. A pass with more tiles
-// than SUMS or ARRIVED has room for is not cut: it fills the device anyway.
+// A product for many tokens as a tile of lib gemm_wide, with its epilogue.
+//
+// Work group x covers the rows, y the tokens. If SPLITS is above 1, each row tile from WHOLE on is
+// divided between that many groups. Each of them has a part of K, and the parts of a tile are
+// neighbours along x. This is for tiles that do not fill the device. The last of these groups adds
+// the parts up in their order, so the result depends on no timing. The number of tokens does not
+// decide which tiles are cut. If a pass has more tiles than SUMS or ARRIVED has room for, no tile
+// is cut, because such a pass fills the device.
+//
+// Needs the libs matmul_result and gemm_wide, `float Y[]`, STEP read, the parameters row0 and rows,
+// the constants W_STRIDE, X_STRIDE and Y_STRIDE, WHEN post, and the LETs SPLITS and WHOLE. With
+// SPLITS above 1 it also needs lib arrival and `coherent vec4 SUMS[]`.
 
 uint row1;   // first row of the tile within the band
 uint token1; // first token of the tile

@@ -1,6 +1,7 @@
-// The chosen experts of one token, from `uvec2 ROUTE[]` (docs/operations.md, moe_route): one choice
-// at a time as a source of x, and the biases of all. Needs lib moe_rows, `vec4 X[]`, the parameter
-// scale, the constants TOP_K and X_STRIDE.
+// The chosen experts of one token, from `uvec2 ROUTE[]` (docs/operations.md, moe_route).
+//
+// The lib reads one choice at a time as a source of x, and the biases of all choices. Needs lib
+// moe_rows, `vec4 X[]`, the parameter scale, the constants TOP_K and X_STRIDE.
 uint choice_expert;
 uint choice_row;     // vec4 of X at which the choice's x starts
 float choice_weight; // by which its x is multiplied

@@ -1,5 +1,6 @@
-// Activation of one feature from its gate and up: act of docs/operations.md, moe_matmul. Needs WHEN
-// act with these words, the parameters act_alpha and act_limit.
+// Activation of one feature from its gate and up values: `act` of moe_matmul in docs/operations.md.
+//
+// Needs WHEN act with the words of that page, the parameters act_alpha and act_limit.
 
 float glu(float gate, float up)
 {

@@ -1,14 +1,15 @@
 // The experts of one token and their weights, by all invocations of a group (docs/operations.md,
 // moe_route).
 //
-// An expert's rank is the number of experts that beat it: more logit, or as much and a lower id.
-// Every invocation counts that for its experts over all E keys in shared memory; an expert with a
-// rank below TOP_K is chosen, and the rank is its place. Keys are logits mapped to integers of the
-// same order, so that ranks are a permutation whatever the logits are. softmax_topk_norm is
-// computed as topk_softmax, which is equal: the sum over all experts cancels.
+// The rank of an expert is the number of experts that beat it: those with a larger logit, or with
+// the same logit and a lower id. Every invocation computes the ranks of its experts by comparison
+// with all E keys in shared memory. An expert with a rank below TOP_K is chosen, and the rank is
+// its place. Keys are logits mapped to integers of the same order, so that ranks are a permutation
+// for any logits. softmax_topk_norm is computed as topk_softmax, which is equal: the sum over all
+// experts cancels.
 //
-// Keys lie four by four: an invocation looks at four at a time, without a step that waits for the
-// one before it. No sum depends on the invocations.
+// Keys are stored in fours. An invocation compares with four at a time, so that no comparison waits
+// for the one before it. No sum depends on the number of invocations.
 //
 //! SHARED uvec4 rank_keys[ceildiv(E, 4)]
 //! SHARED uint rank_ids[TOP_K] // by rank

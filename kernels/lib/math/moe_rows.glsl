@@ -1,6 +1,8 @@
 // Rows of one expert within the band of a dispatch, and their biases (docs/operations.md,
-// moe_matmul). Needs W, the parameters row0 and rows, the constants EXPERT_ROWS and W_STRIDE, and
-// W_WIDTH, the number of words of an element of W.
+// moe_matmul).
+//
+// Needs W, the parameters row0 and rows, the constants EXPERT_ROWS and W_STRIDE, and W_WIDTH, the
+// number of words of an element of W.
 
 // Row r of an expert in the band; `rows` or more: another band has it, or the expert has no such
 // row.

@@ -1,6 +1,7 @@
-// Tiles of TOKENS pairs (token, choice) of one expert: tiles are counted through the experts, each
-// of which begins a tile. There are at most ceil(T TOP_K / TOKENS) + E. Needs `uint LIST[]`, the
-// constant E.
+// Tiles of TOKENS pairs (token, choice) of one expert.
+//
+// Tiles are numbered over all experts, and each expert begins a new tile. There are at most ceil(T
+// TOP_K / TOKENS) + E tiles. Needs `uint LIST[]`, the constant E.
 
 // (expert, place of the tile's first pair in LIST, number of pairs) of tile `tile`, by one walk
 // over the experts; number 0 beyond the last tile. Only threads with `walks` walk: on llvmpipe the

@@ -1,13 +1,14 @@
-// Rotary position embedding: number i < ROPE_DIMS / 2 of a head is rotated together with number
-// i + ROPE_DIMS / 2.
+// Rotary position embedding of pairs of numbers.
 //
-// `vec4 ROPE[]` is (cos, sin)[256 + ceil(context / 256)][ROPE_DIMS / 2]: of lo * f for lo in
-// 0 .. 255, then of 256 * hi * f. The rotation by a position is the product of its two rows. Needs
-// the parameter rope_scale.
+// Number i < ROPE_DIMS / 2 of a head is rotated together with number i + ROPE_DIMS / 2. `vec4
+// ROPE[]` is (cos, sin)[256 + ceil(context / 256)][ROPE_DIMS / 2]. Its first 256 rows are for the
+// angles lo * f with lo in 0 .. 255, the others for 256 * hi * f. The rotation by a position is the
+// product of two rows. Needs the parameter rope_scale.
 //
-// Keys must have the same bits whichever kernel writes them, and compilers may fuse a * b + c
-// differently in each. So every product is pinned: an OR with the bits of sin(0), zero but unknown
-// to the compiler, separates product and sum. rope_begin() loads them and must come first.
+// Keys must have the same bits in every kernel that writes them, but compilers may fuse a * b + c
+// differently in each. So an OR with the bits of sin(0) separates every product from its sum;
+// sin(0) is zero, but unknown to the compiler. rope_begin() loads these bits and must be called
+// first.
 
 uint rope_zero;
 

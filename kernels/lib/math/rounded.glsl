@@ -1,6 +1,7 @@
-// Rounding of a product before the sum that it is part of. GLSL ES 3.1 has no `precise`, so that a
-// driver may fuse the two; it cannot through an atomic operation. Needs the shared array
-// `rounded_slot` of LOCAL_X words.
+// Rounds a product before it is added to a sum.
+//
+// GLSL ES 3.1 has no `precise`, so a driver may fuse product and sum. It cannot fuse them through
+// an atomic operation. Needs the shared array `rounded_slot` of LOCAL_X words.
 
 float rounded(float x)
 {

@@ -1,5 +1,7 @@
-// EACH_VEC8(F): F(0) F(1) ... for the HEAD_DIM / 8 vec8 of a head, as text. Private arrays stay
-// in registers only if every index is a constant, and Mesa leaves loops with large bodies rolled.
+// EACH_VEC8(F) expands to F(0) F(1) ... for the HEAD_DIM / 8 vec8s of a head.
+//
+// Private arrays are kept in registers only if every index is a constant, and Mesa does not unroll
+// loops with large bodies.
 #define UNROLL_1(F, i)  F((i))
 #define UNROLL_2(F, i)  UNROLL_1(F, (i)) UNROLL_1(F, (i) + 1)
 #define UNROLL_4(F, i)  UNROLL_2(F, (i)) UNROLL_2(F, (i) + 2)

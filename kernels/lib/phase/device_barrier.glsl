@@ -1,30 +1,35 @@
-// Barrier among all work groups of a dispatch, and the tests that decide whether it may be used.
+// Barrier between all work groups of a dispatch, and the tests that decide if it may be used.
 //
 // Groups of one dispatch may only wait for each other while all of them are resident. OpenGL ES
 // does not guarantee that, and it depends on the program's registers and shared memory. So the host
 // runs a poll of this program (Sorensen et al., OOPSLA 2016: the poll is open, groups join, the
-// poll closes), and every wait ends. A group that has looked `max_spins` times aborts the dispatch:
-// bit 30 of the counter makes every group leave, also groups that start later. No group passes a
-// barrier at which some group has not arrived. So an aborted dispatch has computed whole phases
-// only, and its tokens can be computed again.
+// poll closes), and every wait ends. A group that has read the counter `max_spins` times in vain
+// aborts the dispatch. Bit 30 of the counter then makes every group return, also groups that start
+// later. No group passes a barrier at which some group has not arrived. So an aborted dispatch has
+// computed whole phases only, and its tokens can be computed again.
 //
-// One counter goes up. Barrier i is passed at i times the number of groups. The comparison uses a
-// signed difference. The host zeroes the counter before the first of several dispatches; each
-// dispatch continues from the barriers before it. Looks are atomics: a compiler may move a load out
-// of the loop. One invocation releases the writes of its group before the barrier(): a fence in
-// every invocation takes 0.1 us longer, and a fence after the wait 0.2 us, because it waits for
-// weights that are being loaded. OpenGL ES does not guarantee that this suffices; phase_test()
-// checks it. Buffers through which groups exchange data are `coherent`, because a multiprocessor
-// may cache plain loads. On one NVIDIA H200 (driver 580) plain, `volatile` and `restrict` blocks
-// nearly always gave stale values with any barriers, and `coherent` blocks never did. A barrier of
-// 132 groups takes 0.9 us.
+// There is one counter, which only increases. Barrier i is passed when it reaches i times the
+// number of groups. The comparison uses a signed difference. The host zeroes the counter before the
+// first of several dispatches; each dispatch continues from the barriers before it. A waiting group
+// reads the counter by atomics, because a compiler may move a load out of the loop.
 //
-// The program defines CONTROL[] (kernels/phase_control.h, words CONTROL_name) and STATE[], coherent
-// uint; phase_ids_at and phase_step_at, the elements of STATE where IDS and the step table begin;
-// PHASE_GROUP and PHASE_GROUPS, this group and the number of groups; PHASE_LOCAL, invocations of a
-// group; SCRATCH_FLOAT[] and SCRATCH_VEC4[], two views of scratch that is free from float
-// phase_scratch_at on for PHASE_TEST_FLOATS; PHASE_PASSED, 0u if the counter is zeroed before each
-// dispatch, else phase_passed_before().
+// One invocation releases the writes of its group before the barrier(). A fence in every invocation
+// takes 0.1 us longer, and a fence after the wait 0.2 us, because it waits for weights that are
+// being loaded. OpenGL ES does not guarantee that this suffices; phase_test() checks it. Buffers
+// through which groups exchange data are `coherent`, because a multiprocessor may cache plain
+// loads. On one NVIDIA H200 (driver 580) plain, `volatile` and `restrict` blocks nearly always
+// returned stale values with any barriers, and `coherent` blocks never did. A barrier of 132 groups
+// takes 0.9 us.
+//
+// The program defines:
+//   - CONTROL[] (kernels/phase_control.h, words CONTROL_name) and STATE[], both coherent uint
+//   - phase_ids_at and phase_step_at, the elements of STATE where IDS and the step table begin
+//   - PHASE_GROUP and PHASE_GROUPS, the number of this group and the count of groups
+//   - PHASE_LOCAL, the number of invocations of a group
+//   - SCRATCH_FLOAT[] and SCRATCH_VEC4[], two views of scratch that is free from float
+//     phase_scratch_at on for PHASE_TEST_FLOATS
+//   - PHASE_PASSED, which is 0u if the counter is zeroed before each dispatch, else
+//     phase_passed_before()
 //! SHARED uint phase_word
 
 const uint PHASE_ABORT = 0x40000000u;

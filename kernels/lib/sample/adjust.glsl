@@ -1,5 +1,6 @@
-// Layout of ADJUST, what is done to logits before they are ranked (docs/operations.md, sample_*).
-// Needs STEP read; step_row is the row in question.
+// Layout of ADJUST, the changes of logits before they are ranked (docs/operations.md, sample_*).
+//
+// Needs STEP read. step_row is the row whose logits are changed.
 
 uint adjust_word(uint i)
 {

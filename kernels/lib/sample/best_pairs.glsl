@@ -1,8 +1,9 @@
 // The best of (key, id) pairs, larger keys first, then lower ids: an order without ties.
 //
-// Finds the k best of many. The edge is the k-th best of one pair per invocation, each the best of
-// its invocation. All of the k best are at or before the edge, and few other pairs are. All pairs
-// at or before the edge go to a list. A pair's rank is the number of better pairs in the list.
+// The lib finds the k best of many pairs. First, each invocation finds its best pair. The edge is
+// the k-th best of these pairs. All of the k best are at or before the edge, and few other pairs
+// are. All pairs at or before the edge are put into a list. A pair's rank is the number of better
+// pairs in the list.
 //
 //! LET PAIRS_MOST = KIND_topk ? 2048 : 0
 //! SHARED uvec2 pairs_best[LOCAL_X]

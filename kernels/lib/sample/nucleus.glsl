@@ -1,7 +1,9 @@
-// The edge of top-p from the histograms of sample_hist: mass by exponent, 1024 bins a level, 29
-// bits of exponent as digits of 10, 10 and 9 bits. The last group of sample_max and of each
-// sample_hist stores its result in CAND, so that it is computed once. Needs libs uint64 and sample.
-// Every invocation of the group calls these functions.
+// The edge of top-p from the histograms of sample_hist.
+//
+// A histogram has the mass by exponent, with 1024 bins per level. The 29 bits of an exponent are
+// digits of 10, 10 and 9 bits. The last group of sample_max and of each sample_hist stores its
+// result in CAND, so that it is computed once. Needs libs uint64 and sample. Every invocation of
+// the group calls these functions.
 //
 //! SHARED uvec2 nucleus_part[LOCAL_X]
 

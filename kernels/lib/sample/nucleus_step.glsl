@@ -1,4 +1,4 @@
-// The steps that lead to lib nucleus, by one work group each.
+// The steps that prepare lib nucleus, each by one work group.
 
 void nucleus_store(nucleus n)
 {

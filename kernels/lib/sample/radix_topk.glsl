@@ -1,7 +1,9 @@
-// The k largest keys of a list, ties to the earliest: a radix search for the k-th key, 8 bits at a
-// time, then one pass that takes the elements in the list's order. The kernel defines
-// radix_topk_key() and radix_topk_take(); every invocation of the group calls radix_topk(), whose
-// LOCAL_X is a multiple of 16. Empty unless the kind is topk.
+// The k largest keys of a list; of equal keys, the earliest are first.
+//
+// A radix search finds the k-th key, 8 bits at a time. Then one pass takes the elements in the
+// order of the list. The kernel defines radix_topk_key() and radix_topk_take(). Every invocation of
+// the group calls radix_topk(); LOCAL_X is a multiple of 16. The lib is empty unless the kind is
+// topk.
 //
 //! SHARED uint radix_topk_bins[KIND_topk ? 256 : 0] // fixed: values of a digit of 8 bits
 //! SHARED uint radix_topk_sums[KIND_topk ? 16 : 0] // fixed: of 16 bins each

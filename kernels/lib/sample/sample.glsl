@@ -1,6 +1,7 @@
-// Rank and weight of a logit (docs/formats.md, "Random numbers and sampling"): one subtraction and
-// one product in f32, each correctly rounded, then integers. Needs lib uint64 and STEP read;
-// step_row is the row in question.
+// Rank and weight of a logit (docs/formats.md, "Random numbers and sampling").
+//
+// They are computed by one subtraction and one product in f32, each correctly rounded, then with
+// integers. Needs lib uint64 and STEP read. step_row is the row of the logit.
 
 const uint SLICE = 2048u;
 const uint SLICES = (uint(VOCAB) + SLICE - 1u) / SLICE;

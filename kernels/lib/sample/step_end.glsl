@@ -1,5 +1,6 @@
-// The end of a step: the chosen id is written and the step state advanced by it. Needs `uint
-// STOPS[]`, `uint IDS[]`, `uint STEP[]` with STEP readwrite, and WHEN kind.
+// The end of a step: writes the chosen id and advances the step state.
+//
+// Needs `uint STOPS[]`, `uint IDS[]`, `uint STEP[]` with STEP readwrite, and WHEN kind.
 //
 //! SHARED uint stop_ids[33] // fixed: STOPS
 

@@ -1,5 +1,6 @@
-// Weights at the wanted temperature after top-p and min-p. Needs libs uint64, sample and nucleus,
-// and the step state.
+// Weights at the requested temperature, after top-p and min-p.
+//
+// Needs libs uint64, sample and nucleus, and the step state.
 
 // Of a token with this exponent; 0 when min-p drops it.
 uvec2 min_p_weight(uint exponent)

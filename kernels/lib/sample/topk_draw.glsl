@@ -1,6 +1,7 @@
-// Top-p, min-p, temperature and draw among the top_k best, at most 128: ranks and running masses
-// are found by comparison with all of them. Needs libs uint64, sample and philox, the step state
-// and lib step_end. Empty unless the kind is topk.
+// Top-p, min-p, temperature and draw among the top_k best logits, at most 128.
+//
+// Ranks and running masses are found by comparison with all candidates. Needs libs uint64, sample
+// and philox, the step state and lib step_end. The lib is empty unless the kind is topk.
 //
 //! LET TOPK_AT_ONCE = SOFTWARE ? 1 : 8
 //! SHARED uvec4 chosen[KIND_topk ? 128 : 0] // fixed: largest top_k; key, id, weight

@@ -1,5 +1,6 @@
-// Unsigned 64-bit numbers as uvec2(low, high): sums of weights must not depend on the order or the
-// driver.
+// Unsigned 64-bit numbers as uvec2(low, high).
+//
+// Sums of weights must not depend on their order or on the driver, so they are sums of integers.
 
 uvec2 u64_add(uvec2 a, uvec2 b)
 {

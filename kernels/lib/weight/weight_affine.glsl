@@ -1,6 +1,8 @@
-// affine in W: blocks of 32 columns in 12 words. Words 0 to 7: int8 codes; words 8 to 11:
-// f32 scale and minimum of the first 16 columns, then of the others. A weight is scale * q - min,
-// which is exact but for the last rounding. `row` is the word a row starts at.
+// Weights of type affine in W.
+//
+// Blocks of 32 columns occupy 12 words. Words 0 to 7 are int8 codes. Words 8 to 11 are the f32
+// scale and minimum of the first 16 columns, then those of the other columns. A weight is scale * q
+// - min, which is exact except for the last rounding. `row` is the first word of a row.
 #define WEIGHT_RAW 2
 #define WEIGHT_SPAN  16
 

@@ -1,4 +1,4 @@
-// affine for llvmpipe, a thread per row; lib row_llvmpipe explains the macros.
+// Weights of type affine for llvmpipe, one invocation per row. See lib row_llvmpipe for the macros.
 #define AFFINE_WORD(c, q, sc, mn) \
     CODES(c, sc * float(int(q << 24) >> 24) - mn, sc * float(int(q << 16) >> 24) - mn, \
           sc * float(int(q << 8) >> 24) - mn, sc * float(int(q) >> 24) - mn)

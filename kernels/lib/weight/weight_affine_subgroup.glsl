@@ -1,5 +1,7 @@
-// affine for kernels with subgroups, where a lane has 32 neighbouring columns: one block, three
-// uvec4. W is uvec4. Needs lib weight_subgroup.
+// Weights of type affine for kernels with subgroups.
+//
+// A lane has 32 neighbouring columns: one block of three uvec4. W is uvec4. Needs lib
+// weight_subgroup.
 #define LANE_RAW 12
 
 uint lane_block;          // element of a row

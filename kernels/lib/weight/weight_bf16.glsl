@@ -1,5 +1,6 @@
-// bf16 (the upper half of an f32), two values per word of W. `row` is the word a row
-// starts at.
+// Weights of type bf16 (the upper half of an f32), two values per word of W.
+//
+// `row` is the first word of a row.
 #define WEIGHT_RAW 2
 #define WEIGHT_SPAN  16
 

@@ -1,5 +1,5 @@
-// bf16 for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs lib
-// weight_llvmpipe.
+// Weights of type bf16 for llvmpipe, one invocation per row. See lib row_llvmpipe for the macros.
+// Needs lib weight_llvmpipe.
 #define BF16_WORDS(c, p, q) \
     CODES(c, uintBitsToFloat(p << 16), uintBitsToFloat(p & 0xFFFF0000u), \
           uintBitsToFloat(q << 16), uintBitsToFloat(q & 0xFFFF0000u))

@@ -1,4 +1,4 @@
-// f16, two values per word of W. `row` is the word a row starts at.
+// Weights of type f16, two values per word of W. `row` is the first word of a row.
 #define WEIGHT_RAW 2
 #define WEIGHT_SPAN  16
 

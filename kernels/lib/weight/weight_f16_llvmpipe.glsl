@@ -1,5 +1,5 @@
-// f16 for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs lib
-// weight_llvmpipe.
+// Weights of type f16 for llvmpipe, one invocation per row. See lib row_llvmpipe for the macros.
+// Needs lib weight_llvmpipe.
 #define F16_WORDS(c, p, q) \
     { \
         vec2 e = unpackHalf2x16(p), f = unpackHalf2x16(q); \

@@ -1,5 +1,7 @@
-// f16 for kernels with subgroups, where a lane has 32 columns of a slice: four runs of eight, so
-// that a subgroup reads in one piece. W is uvec4. Needs lib weight_subgroup.
+// Weights of type f16 for kernels with subgroups.
+//
+// A lane has 32 columns of a slice: four runs of eight, so that the loads of a subgroup are
+// contiguous. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 16
 
 uint lane_at[4]; // elements of a row

@@ -1,4 +1,4 @@
-// f32, one value per word of W. `row` is the word a row starts at.
+// Weights of type f32, one value per word of W. `row` is the first word of a row.
 #define WEIGHT_RAW 4
 #define WEIGHT_SPAN  16
 

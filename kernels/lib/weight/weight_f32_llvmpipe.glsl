@@ -1,4 +1,4 @@
-// f32 for llvmpipe, a thread per row; lib row_llvmpipe explains the macros.
+// Weights of type f32 for llvmpipe, one invocation per row. See lib row_llvmpipe for the macros.
 #define F32_VEC4(c) \
     if ((c) < K) { \
         vec4 q = uintBitsToFloat(W[row + uint((c) / 4)]); \

@@ -1,4 +1,4 @@
-// Pieces that several weight_*_llvmpipe libs share; lib row_llvmpipe explains GROUP and CODES.
+// Code that several weight_*_llvmpipe libs share. See lib row_llvmpipe for GROUP and CODES.
 
 // Four codes of four bits: those at bit s of each byte of q.
 #define NIBBLE_CODES(c, q, s) \

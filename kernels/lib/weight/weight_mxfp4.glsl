@@ -1,12 +1,13 @@
-// mxfp4 in the layout `split` of W: a row's blocks of 32 columns, four words each, padded
-// with zeros to a multiple of 256 columns, then an exponent byte per block, four to a word. Byte j
-// of a block holds column j in its low nibble and column j + 16 in its high one. A weight is 2^(e -
-// 127) times 0, 0.5, 1, 1.5, 2, 3, 4 or 6; bit 3 of the code is the sign. `row` is the word a row
-// starts at.
+// Weights of type mxfp4 in the layout `split` of W.
 //
-// A code is a half once its bits are in place: its exponent and mantissa bits become the lowest
-// exponent bits and the highest mantissa bit, subnormals included, for 2^-14 of its value. The
-// factor of 2^14 is in the scale.
+// A row has blocks of 32 columns, four words each, padded with zeros to a multiple of 256 columns.
+// Then it has an exponent byte per block, four to a word. Byte j of a block has column j in its low
+// nibble and column j + 16 in its high nibble. A weight is 2^(e - 127) times 0, 0.5, 1, 1.5, 2, 3,
+// 4 or 6. Bit 3 of the code is the sign. `row` is the first word of a row.
+//
+// A code becomes an f16 by moving its bits. Its exponent and mantissa bits become the lowest
+// exponent bits and the highest mantissa bit. The result is 2^-14 of the value, subnormals
+// included. The factor of 2^14 is in the scale.
 #define WEIGHT_RAW   2
 #define WEIGHT_SPAN  32 // columns that a fetch serves
 #define WEIGHT_CODES uint(W_STRIDE / 34 * 32) // words of codes; a sixteenth as many hold exponents

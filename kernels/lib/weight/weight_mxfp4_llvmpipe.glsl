@@ -1,6 +1,6 @@
-// mxfp4 (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros and
-// weight_mxfp4.glsl how a code becomes a number.
-// Two codes of a word, two columns apart.
+// Weights of type mxfp4 (layout `split`) for llvmpipe, one invocation per row.
+//
+// See lib row_llvmpipe for the macros, and weight_mxfp4.glsl for the conversion of codes.
 #define MX_PAIR(q) unpackHalf2x16((((q) & 0x00070007u) << 9) | (((q) & 0x00080008u) << 12))
 #define MX_WORD(c, q, s) \
     { \

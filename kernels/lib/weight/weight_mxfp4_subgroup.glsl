@@ -1,6 +1,7 @@
-// mxfp4 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
-// block. W is uvec4. Needs lib weight_subgroup; weight_mxfp4.glsl explains how a code becomes a
-// number.
+// Weights of type mxfp4 (layout `split`) for kernels with subgroups.
+//
+// A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup. See
+// weight_mxfp4.glsl for the conversion of codes.
 #define LANE_RAW 8
 
 uint lane_codes, lane_scale, lane_word, lane_shift; // elements of a row; the exponent in an element

@@ -1,7 +1,9 @@
-// q4_0 in the layout `split` of W: a row's blocks of 32 columns, four words each, padded
-// with zeros to a multiple of 256 columns, then an f16 scale per block, two to a word. Byte j of a
-// block holds column j in its low nibble and column j + 16 in its high one. A weight is d * (q -
-// 8). `row` is the word a row starts at.
+// Weights of type q4_0 in the layout `split` of W.
+//
+// A row has blocks of 32 columns, four words each, padded with zeros to a multiple of 256 columns.
+// Then it has an f16 scale per block, two to a word. Byte j of a block has column j in its low
+// nibble and column j + 16 in its high nibble. A weight is d * (q - 8). `row` is the first word of
+// a row.
 #define WEIGHT_RAW   2
 #define WEIGHT_SPAN  32 // columns that a fetch serves
 #define WEIGHT_CODES uint(W_STRIDE / 9 * 8) // words of codes; an eighth as many hold scales

@@ -1,5 +1,7 @@
-// q4_0 (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs
-// lib weight_llvmpipe. The offset of the codes is the group's minimum: d * q - 8 d.
+// Weights of type q4_0 (layout `split`) for llvmpipe, one invocation per row.
+//
+// See lib row_llvmpipe for the macros. The offset of the codes is the group's minimum: d * q - 8 d.
+// Needs lib weight_llvmpipe.
 #define Q4_HALF(c, s) \
     NIBBLE_CODES(c, q.x, s) NIBBLE_CODES(c + 4, q.y, s) \
     NIBBLE_CODES(c + 8, q.z, s) NIBBLE_CODES(c + 12, q.w, s)

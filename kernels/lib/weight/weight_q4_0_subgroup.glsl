@@ -1,5 +1,6 @@
-// q4_0 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
-// block. W is uvec4. Needs lib weight_subgroup.
+// Weights of type q4_0 (layout `split`) for kernels with subgroups.
+//
+// A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 8
 
 uint lane_codes, lane_scale, lane_word, lane_at; // elements of a row; which half of an element

@@ -1,9 +1,14 @@
-// q4_k in the layout `split` of W: a row's groups of 32 columns, four words each, then a
-// head of four words for every 256 columns. Byte j of a group holds column j in its low nibble and
-// column j + 16 in its high one. Word 0 of a head: f16 d and dmin; bytes of words 1 and 2: 6-bit sc
-// of eight groups, and above it the lower two bits of m; word 3: the upper four bits of m, of
-// groups 0 to 3 in the low nibbles of its bytes and of 4 to 7 in the high ones. A weight is d * sc
-// * q - dmin * m. `row` is the word a row starts at.
+// Weights of type q4_k in the layout `split` of W.
+//
+// A row has groups of 32 columns, four words each, then a head of four words for every 256 columns.
+// Byte j of a group has column j in its low nibble and column j + 16 in its high nibble. The words
+// of a head are:
+//   - Word 0: f16 d and dmin.
+//   - Words 1 and 2: a byte per group, 6 bits sc and above them the lower two bits of m.
+//   - Word 3: the upper four bits of m, of groups 0 to 3 in the low nibbles of its bytes and of
+//     groups 4 to 7 in the high nibbles.
+//
+// A weight is d * sc * q - dmin * m. `row` is the first word of a row.
 #define WEIGHT_RAW   2
 #define WEIGHT_SPAN  32 // columns that a fetch serves
 #define WEIGHT_CODES uint(W_STRIDE / 36 * 32) // words of codes; an eighth as many are heads

@@ -1,5 +1,7 @@
-// q4_k (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs
-// lib weight_llvmpipe; weight_q4_k.glsl explains the head of a block.
+// Weights of type q4_k (layout `split`) for llvmpipe, one invocation per row.
+//
+// See lib row_llvmpipe for the macros, and weight_q4_k.glsl for the head of a block. Needs lib
+// weight_llvmpipe.
 #define Q4K_HALF(c, s) \
     NIBBLE_CODES(c, q.x, s) NIBBLE_CODES(c + 4, q.y, s) \
     NIBBLE_CODES(c + 8, q.z, s) NIBBLE_CODES(c + 12, q.w, s)

@@ -1,6 +1,7 @@
-// q4_k (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
-// group, with a scale and a minimum of its own. W is uvec4. Needs lib weight_subgroup;
-// weight_q4_k.glsl explains the head of a block.
+// Weights of type q4_k (layout `split`) for kernels with subgroups.
+//
+// A lane has 32 neighbouring columns: one group, with a scale and a minimum of its own. W is uvec4.
+// Needs lib weight_subgroup. See weight_q4_k.glsl for the head of a block.
 #define LANE_RAW 8
 
 uint lane_codes, lane_head;   // elements of a row

@@ -1,8 +1,13 @@
-// q5_k as in the file, in W: blocks of 256 columns in 44 words. Word 0: f16 d and dmin;
-// words 1 to 3: 6-bit codes sc and m of eight groups of 32; words 4 to 11: the fifth bits, bit j of
-// byte i for column i of group j; words 12 to 43: four runs of 32 bytes whose low nibbles are one
-// group and whose high nibbles the next. A weight is d * sc * q - dmin * m. `row` is the word a row
-// starts at.
+// Weights of type q5_k in W, as in the file.
+//
+// Blocks of 256 columns occupy 44 words:
+//   - Word 0: f16 d and dmin.
+//   - Words 1 to 3: 6-bit codes sc and m of eight groups of 32 columns.
+//   - Words 4 to 11: the fifth bits, bit j of byte i for column i of group j.
+//   - Words 12 to 43: four runs of 32 bytes. The low nibbles of a run are one group, the high
+//     nibbles the next group.
+//
+// A weight is d * sc * q - dmin * m. `row` is the first word of a row.
 #define WEIGHT_RAW 3
 #define WEIGHT_SPAN  16
 

@@ -1,6 +1,8 @@
-// q5_k for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs lib
-// weight_llvmpipe. Scales from the head h of a block: dd is (d, dmin); the 6-bit codes of groups 0
-// to 3 are the bytes of h.y (sc) and h.z (m) but for two bits, those of groups 4 to 7 of sc, mn.
+// Weights of type q5_k for llvmpipe, one invocation per row. See lib row_llvmpipe for the macros.
+//
+// Scales come from the head h of a block; dd is (d, dmin). For groups 0 to 3, the 6-bit codes are
+// the bytes of h.y (sc) and h.z (m) without two bits. For groups 4 to 7 they are the bytes of sc
+// and mn. Needs lib weight_llvmpipe.
 #define Q5K_SCALES(h) \
         vec2 dd = unpackHalf2x16(h.x); \
         uint sc = (h.w & 0x0F0F0F0Fu) | ((h.y >> 2) & 0x30303030u); \

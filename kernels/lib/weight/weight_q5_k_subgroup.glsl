@@ -1,6 +1,7 @@
-// q5_k for kernels with subgroups, where a lane has 32 columns of a slice: 16 bytes of nibbles for
-// 16 columns of two neighbouring groups, and the 16 bytes with their fifth bits. W is uvec4. Needs
-// lib weight_subgroup.
+// Weights of type q5_k for kernels with subgroups.
+//
+// A lane has 32 columns of a slice: 16 bytes of nibbles for 16 columns of two neighbouring groups,
+// and the 16 bytes with their fifth bits. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 12
 
 uint lane_codes, lane_fifths, lane_head; // elements of a row

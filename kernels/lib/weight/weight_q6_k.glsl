@@ -1,8 +1,14 @@
-// q6_k in the layout `split` of W: a row's blocks of 256 columns in 52 words, then their
-// f16 d, two to a word. Words 0 to 31 hold the low four bits (byte 64 n + i: columns 128 n + i and,
-// in the high nibble, 64 further on), words 32 to 47 the upper two (byte 32 n + i: columns 128 n +
-// i, and 32, 64, 96 further on), words 48 to 51 int8 scales of 16 columns each. A weight is
-// d * sc * (q - 32). `row` is the word a row starts at.
+// Weights of type q6_k in the layout `split` of W.
+//
+// A row has blocks of 256 columns in 52 words, then the f16 d of all blocks, two to a word. The
+// words of a block are:
+//   - Words 0 to 31: the low four bits. Byte 64 n + i has column 128 n + i, and in its high nibble
+//     the column 64 further on.
+//   - Words 32 to 47: the upper two bits. Byte 32 n + i has column 128 n + i, and those 32, 64 and
+//     96 further on.
+//   - Words 48 to 51: int8 scales of 16 columns each.
+//
+// A weight is d * sc * (q - 32). `row` is the first word of a row.
 #define WEIGHT_RAW   3
 #define WEIGHT_SPAN  16
 #define WEIGHT_CODES uint(W_STRIDE * 2 / 105 * 52) // words before the d

@@ -1,5 +1,7 @@
-// q6_k (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. A
-// group of 32 columns has two scales, so the codes come multiplied by theirs.
+// Weights of type q6_k (layout `split`) for llvmpipe, one invocation per row.
+//
+// See lib row_llvmpipe for the macros. A group of 32 columns has two scales, so the codes are
+// already multiplied by their scale.
 #define Q6K_WORD(c, q, u, s, j, sc) \
     { \
         uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((u >> (j)) & 0x03030303u) << 4); \

@@ -1,6 +1,8 @@
-// q6_k (layout `split`) for kernels with subgroups, where a lane has 32 columns of a slice: the 16
-// bytes of a lane hold 16 columns in their low nibbles and those 64 further on in their high
-// nibbles; both groups have scales of their own. W is uvec4. Needs lib weight_subgroup.
+// Weights of type q6_k (layout `split`) for kernels with subgroups.
+//
+// A lane has 32 columns of a slice. Its 16 bytes have 16 columns in their low nibbles and the
+// columns 64 further on in their high nibbles. Both groups have scales of their own. W is uvec4.
+// Needs lib weight_subgroup.
 #define LANE_RAW 16
 
 uint lane_codes, lane_upper, lane_scales, lane_d; // elements of a row

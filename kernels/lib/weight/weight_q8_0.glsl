@@ -1,6 +1,7 @@
-// q8_0 in the layout `split` of W: a row's int8 codes, four to a word and padded with
-// zeros to a multiple of 64 columns, then an f16 scale per 32 columns, two to a word. `row` is the
-// word a row starts at.
+// Weights of type q8_0 in the layout `split` of W.
+//
+// A row has int8 codes, four to a word, padded with zeros to a multiple of 64 columns. Then it has
+// an f16 scale per 32 columns, two to a word. `row` is the first word of a row.
 #define WEIGHT_RAW   2
 #define WEIGHT_SPAN  16
 #define WEIGHT_CODES uint(W_STRIDE / 17 * 16) // words of codes; a seventeenth as many hold scales

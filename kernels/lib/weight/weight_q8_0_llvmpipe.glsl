@@ -1,5 +1,6 @@
-// q8_0 (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs
-// lib weight_llvmpipe.
+// Weights of type q8_0 (layout `split`) for llvmpipe, one invocation per row.
+//
+// See lib row_llvmpipe for the macros. Needs lib weight_llvmpipe.
 #define Q8_WORD(c, q) \
     CODES(c, float(int(q << 24) >> 24), float(int(q << 16) >> 24), float(int(q << 8) >> 24), \
           float(int(q) >> 24))

@@ -1,6 +1,7 @@
-// q8_0 (layout `split`) for kernels with subgroups, where a lane has 16 columns of the slice's
-// first half and 16 of its second, so that a subgroup reads in one piece: two scales. W is uvec4.
-// Needs lib weight_subgroup.
+// Weights of type q8_0 (layout `split`) for kernels with subgroups.
+//
+// A lane has 16 columns of the slice's first half and 16 columns of its second half, so that the
+// loads of a subgroup are contiguous. It has two scales. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 16
 
 uint lane_codes0, lane_codes1, lane_scale0, lane_scale1; // elements of a row

@@ -1,10 +1,11 @@
-// Pieces that several weight_*_subgroup libs share.
+// Code that several weight_*_subgroup libs share.
 //
-// Interface to lib gemv_subgroup: a lane of a subgroup has 32 columns of a slice, which has 32 *
-// SUBGROUP columns. lane_begin() finds them in a row of which `width` lanes have the slice.
-// lane_vec4() is the vec4 of the slice's x for part i of the lane. lane_fetch() reads the LANE_RAW
-// words of a row. lane_prepare() computes the sums of x for lane_dot(), which multiplies. W is
-// uvec4. Lanes beyond the row read its end; their x is 0.
+// The interface to lib gemv_subgroup: a slice has 32 * SUBGROUP columns, of which a lane of the
+// subgroup has 32. lane_begin() finds the columns of the lane in a row; `width` lanes have columns
+// of the slice. lane_vec4() returns the index of the vec4 of the slice's x for part i of the lane.
+// lane_fetch() reads the LANE_RAW words of a row. lane_prepare() computes the sums of x for
+// lane_dot(), which multiplies. W is uvec4. Lanes beyond the end of the row read its last columns;
+// their x is 0.
 
 // 1.0 in a register that the compiler cannot see through: with two literals NVIDIA needs two
 // instructions for (word & mask) | one. `zero` is 0 where no compiler can know it.

@@ -1,5 +1,5 @@
-/* Checks the GLSL of a kernel or lib without its comments: names that only the generator may use,
- * macros, and preprocessor conditions on undeclared symbols. */
+/* Checks the GLSL of a kernel or lib. Comments are ignored. The checks refuse names that only the
+ * generator may use, large macros, and preprocessor conditions on undeclared symbols. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The `//!` directives of a kernel file, one function each, and the table of them. docs/kernels.md
- * is the reference. */
+/* Parses the `//!` directives of a kernel file: one function per directive, and their table.
+ * docs/kernels.md is the reference. */
 #include <stdio.h>
 #include <string.h>
 

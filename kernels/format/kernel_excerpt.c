@@ -1,4 +1,4 @@
-/* Showing a place in a kernel file as compilers do. */
+/* Prints a place in a kernel file as compilers do: the line, with a caret below the column. */
 #include "kernels/format/kernel_excerpt.h"
 
 #include <stdint.h>

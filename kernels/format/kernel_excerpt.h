@@ -1,5 +1,5 @@
-/* Faults of kernel files with their place: one line "PATH:LINE:COLUMN: ...", then the line of the
- * file with a caret below it. */
+/* Reports errors in kernel files with their place: one line "PATH:LINE:COLUMN: ...", then the line
+ * of the file with a caret below the column. */
 #ifndef DGL_KERNEL_EXCERPT_H
 #define DGL_KERNEL_EXCERPT_H
 

@@ -1,5 +1,5 @@
-/* Integer expressions of directives: a recursive-descent parser into a tree, and its evaluation in
- * checked 64-bit arithmetic. */
+/* Integer expressions in directives. A recursive-descent parser makes a tree of each expression,
+ * which is evaluated in checked 64-bit arithmetic. */
 #include <string.h>
 
 #include "kernels/format/kernel_format.h"

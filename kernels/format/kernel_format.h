@@ -1,4 +1,4 @@
-/* Kernel files and libs as data: expressions, words, parsed texts. */
+/* Parsing of kernel files and libs: expressions, words, and whole texts. */
 #ifndef DGL_KERNEL_FORMAT_H
 #define DGL_KERNEL_FORMAT_H
 

@@ -1,4 +1,4 @@
-/* Tokens of the preprocessor, and the lines that they are on. */
+/* Splits GLSL text into tokens of the preprocessor, with the line number of each token. */
 #include "kernels/format/kernel_lexer.h"
 
 #include <stdlib.h>

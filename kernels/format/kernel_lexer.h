@@ -1,5 +1,5 @@
-/* kernel_lexer.h: GLSL text as tokens of the preprocessor: continued lines are joined first,
- * comments count as blanks. */
+/* Splits GLSL text into tokens of the preprocessor. Continued lines are joined first, and comments
+ * count as blanks. */
 #ifndef DGL_KERNEL_LEXER_H
 #define DGL_KERNEL_LEXER_H
 

@@ -1,5 +1,5 @@
-/* The state of parsing one kernel or lib, shared by kernel_text.c (the file) and
- * kernel_directives.c (its lines). */
+/* The state of the parser of one kernel or lib. kernel_text.c parses the file, and
+ * kernel_directives.c its directive lines. */
 #ifndef DGL_KERNEL_PARSER_H
 #define DGL_KERNEL_PARSER_H
 

@@ -1,5 +1,5 @@
-/* Parses one kernel or lib: the header comment, the directive lines, the start of the body, and the
- * rules that span several lines. */
+/* Parses one kernel or lib. It reads the header comment and the directive lines, finds the start of
+ * the body, and checks the rules that apply to several lines together. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

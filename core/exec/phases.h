@@ -22,9 +22,10 @@ struct exec_phases_params {
 };
 
 /* Creates an executor for recipes that evaluate and sample: of one sequence (recipe_decode()), or
- * of at most PLAN_PHASE_ROWS sequences with a body of plan_batch_shape(). Creating a run of another
- * recipe fails. A run of several sequences has as many rows as exec_run_set_tokens() sets, which
- * are the rows of the step table. `plan` is borrowed. */
+ * of at most PLAN_PHASE_ROWS sequences with a body of plan_batch_shape(). Also for the body of
+ * PASS_MIXED(), whose rows may belong to the same sequence. Creating a run of another recipe fails.
+ * A run of several rows has as many as exec_run_set_tokens() sets, which are the rows of the step
+ * table. `plan` is borrowed. */
 enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *plan,
                                    const struct exec_phases_params *params, struct exec **out);
 

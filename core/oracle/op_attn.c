@@ -257,7 +257,7 @@ static void make_rope_kv(struct problem *p, const struct kernel_case *c)
     if (p->failed)
         return;
     memcpy(want, a->qkv, 4 * a->qkv_words); /* k and v of QKV stay as they were */
-    for (uint32_t t = 0; t < a->tokens; t++)
+    for (uint32_t t = 0; t < a->tokens && !request_const(&a->q, "KEYS_ONLY", 0); t++)
         memcpy(want + t * a->stride, a->rotated + t * a->stride, 4 * a->width);
     problem_exact(p, "QKV", a->qkv, want, a->qkv_words);
     problem_exact(p, "KV", a->kv_before, a->kv_after, a->kv_words);
@@ -511,6 +511,7 @@ static const struct op_shape prefill_shapes[] = {
     {{HEADS(4, 2, 64, 0)}, 9, 20, 0, 0},
     {{HEADS(4, 2, 32, 32), {"SOFTCAP", 1}}, 40, 10, 0, LOUD(30)},
     {{HEADS(4, 2, 64, 64)}, 1, 0, 0, 0},
+    {{HEADS(6, 2, 64, 32), {"KEYS_ONLY", 1}}, 8, 60, 0, 0}, /* of rope_kv */
 };
 
 static const struct op_shape decode_shapes[] = {

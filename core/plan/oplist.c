@@ -345,7 +345,8 @@ static void add_attn_token(struct oplist *list, const struct oplist_params *p, i
 {
     const struct layer_weights *w = &p->weights->layer[layer];
     struct op *op = append_attention(list, p, DGL_PHASE_DECODE, layer, "attn_token");
-    op_attr(op, "norm", w->qk_norm == VECTOR_NONE ? "none" : qk_norm_span(p, w));
+    const bool norm = w->qk_norm != VECTOR_NONE && !p->mixed;
+    op_attr(op, "norm", norm ? qk_norm_span(p, w) : "none");
     op_const(op, "SPLITS", p->token_splits);
     op_float(op, "eps", p->desc->norm_eps);
     op_bind_buffer(op, "PARTS", BUF_ATT);
@@ -354,21 +355,21 @@ static void add_attn_token(struct oplist *list, const struct oplist_params *p, i
     add_rope(op, p->desc, layer);
     add_scores(op, p->desc, layer);
     add_sinks(op, w, BUF_QKV);
-    if (w->qk_norm != VECTOR_NONE)
+    if (norm)
         op_bind_vector(op, "G", w->qk_norm);
     else
         op_bind_buffer(op, "G", BUF_QKV);
 }
 
-/* Attention of one token from q, k and v, or of one token of each sequence. Returns the buffer of
- * the result. */
+/* Attention of one token from q, k and v, or of each row of a pass over several sequences. Returns
+ * the buffer of the result. */
 static enum plan_buffer add_decode_attention(struct oplist *list, const struct oplist_params *p,
                                              enum dgl_phase phase, int32_t layer)
 {
     size_t fused = list->count;
     add_attn_token(list, p, layer);
     size_t separate = list->count;
-    if (p->weights->layer[layer].qk_norm != VECTOR_NONE)
+    if (p->weights->layer[layer].qk_norm != VECTOR_NONE && !p->mixed)
         add_qk_norm(list, p, phase, layer);
     add_attn_decode(list, p, layer);
     if (p->splits > 1)
@@ -506,15 +507,18 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
     qkv.y = BUF_QKV;
     qkv.y_stride = qkv_dim(p->desc);
     read_stream(list, p, &qkv, "attn_norm", stream);
-    if (phase == DGL_PHASE_PREFILL && !p->batch) {
+    const bool tiles = phase == DGL_PHASE_PREFILL && !p->batch;
+    if (tiles || p->mixed) {
         if (w->qk_norm != VECTOR_NONE)
             add_qk_norm(list, p, phase, layer);
-        add_rope(append_attention(list, p, DGL_PHASE_PREFILL, layer, "rope_kv"), p->desc, layer);
-        add_attn_prefill(list, p, layer);
-        o.x = BUF_ATT;
-    } else {
-        o.x = add_decode_attention(list, p, phase, layer);
+        struct op *rope_kv = append_attention(list, p, DGL_PHASE_PREFILL, layer, "rope_kv");
+        add_rope(rope_kv, p->desc, layer);
+        if (p->mixed)
+            op_const(rope_kv, "KEYS_ONLY", 1);
     }
+    if (tiles)
+        add_attn_prefill(list, p, layer);
+    o.x = tiles ? BUF_ATT : add_decode_attention(list, p, phase, layer);
     o.weight = &w->o;
     o.x_stride = p->desc->heads * p->desc->head_dim;
     add_to_stream(list, p, &o, "attn_post_norm", w->attn_post_norm, stream);

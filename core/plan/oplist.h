@@ -157,8 +157,10 @@ struct oplist_params {
     /* Largest number of tokens of a pass over several, a power of two from 2 to 128. 0 means any
      * number, in tiles of 256. */
     int32_t columns;
-    /* Each row of a pass over several tokens belongs to a different sequence. */
+    /* The rows of a pass over several tokens belong to several sequences. */
     bool batch;
+    /* with `batch`: a sequence may have several rows, so all keys are stored before attention */
+    bool mixed;
     /* Chooses the fused operations. If NULL, operations are not fused. */
     struct fusion *fusion;
 };

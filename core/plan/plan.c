@@ -196,6 +196,7 @@ static void list_ops(struct plan *plan, struct body *out)
         if (shape.per_sequence) {
             /* Rows fill the device in place of the splits of one row's keys. */
             p.batch = true;
+            p.mixed = shape.per_sequence > 1;
             p.splits = plan_batch_splits(plan->splits, p.columns);
             p.token_splits = plan_batch_splits(plan->token_splits, p.columns);
             oplist_batch_body(list, &p);

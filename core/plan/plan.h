@@ -29,17 +29,23 @@ enum pass_outputs {
 
 /* The key of a body. Fields that do not apply are 0. */
 struct pass_shape {
-    uint8_t part;         /* enum pass_part */
-    uint8_t rows_log2;    /* layers: up to 1 << rows_log2 rows, or PASS_ANY_ROWS */
-    uint8_t per_sequence; /* layers: 1 if each row is the next token of a different sequence */
-    uint8_t outputs;      /* enum pass_outputs */
-    uint8_t sampler;      /* enum sample_kind */
+    uint8_t part;      /* enum pass_part */
+    uint8_t rows_log2; /* layers: up to 1 << rows_log2 rows, or PASS_ANY_ROWS */
+    /* Layers: 1 if each row is the next token of a different sequence, 2 if a sequence may have
+     * several rows. 0 if all rows of a tile are of one sequence. */
+    uint8_t per_sequence;
+    uint8_t outputs; /* enum pass_outputs */
+    uint8_t sampler; /* enum sample_kind */
 };
 #define PASS_ROWS(log2) ((struct pass_shape){.rows_log2 = (uint8_t)(log2)})
 #define PASS_DECODE     PASS_ROWS(0)
 #define PASS_PREFILL    PASS_ROWS(PASS_ANY_ROWS)
 #define PASS_BATCH(log2)                                                                           \
     ((struct pass_shape){.rows_log2 = (uint8_t)(log2), .per_sequence = 1, .outputs = OUTPUT_EACH})
+/* Stores all keys before attention, so a row reads those of other rows of its sequence. The state
+ * of the pass has a slot per row, because it has the logits of each. */
+#define PASS_MIXED(log2)                                                                           \
+    ((struct pass_shape){.rows_log2 = (uint8_t)(log2), .per_sequence = 2, .outputs = OUTPUT_EACH})
 #define PASS_HEAD         ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_LAST})
 #define PASS_HIDDEN       ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_HIDDEN})
 #define PASS_SCORE        ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_EACH})

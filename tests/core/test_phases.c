@@ -253,19 +253,27 @@ static const struct pass_case passes[] = {
     {"llama-3.2-1b", "q4_k", 16, "it needs 55664 bytes of shared memory", 0},
 };
 
-/* Passes over up to PLAN_PHASE_ROWS sequences have programs too. */
-static void test_pass_shape(void **state)
+/* Rows that may belong to the same sequence. */
+static const struct pass_case mixed_passes[] = {
+    {"llama-3.2-1b", "q4_k", 8, NULL, 512},
+    {"qwen3-0.6b", "q4_k_m", 4, NULL, 512},
+};
+
+/* Passes over up to PLAN_PHASE_ROWS rows have programs too. */
+static void check_pass(const struct pass_case *c, bool mixed)
 {
-    const struct pass_case *c = *state;
     struct fixture f;
     struct dgl_buf text = {0};
     char config[128], reason[256];
     snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);
     fixture_open(&f, config, MADE_GPU, c->quantize, 8);
     assert_int_equal(plan_add_batch(&f.p.plan), DGL_OK);
+    assert_int_equal(plan_list(&f.p.plan, PASS_MIXED(1)), DGL_OK);
     struct recipe recipe = recipe_sampling(SAMPLE_GREEDY, 0);
     recipe.shapes = shapes_add(recipe.shapes, plan_batch_shape(&f.p.plan, c->rows));
     recipe.repeats = true;
+    if (mixed)
+        recipe = recipe_of(plan_body(&f.p.plan, PASS_MIXED(c->rows > 4 ? 3 : 2))->shape);
     enum dgl_status status = exec_phases_check(f.exec, recipe, &f.memory, reason, &text, NULL);
     if (c->reason) {
         assert_int_equal(status, DGL_ERR_UNSUPPORTED);
@@ -274,7 +282,8 @@ static void test_pass_shape(void **state)
         if (status != DGL_OK)
             fail_msg("no program: %s%s", reason, f.p.log.text);
         char name[64];
-        snprintf(name, sizeof(name), "%s-%s-%d", c->name, c->quantize, c->rows);
+        snprintf(name, sizeof(name), "%s-%s-%d%s", c->name, c->quantize, c->rows,
+                 mixed ? "-mixed" : "");
         printf("# %s: %zu bytes %s\n", name, text.len, reason);
         keep_text(name, &text);
         const char *local = strstr(text.p, "local_size_x = ");
@@ -286,6 +295,16 @@ static void test_pass_shape(void **state)
     assert_string_equal(f.p.log.text, "");
     dgl_buf_finish(&text);
     fixture_close(&f);
+}
+
+static void test_pass_shape(void **state)
+{
+    check_pass(*state, false);
+}
+
+static void test_mixed_shape(void **state)
+{
+    check_pass(*state, true);
 }
 
 /* Constants that determine how the invocations of a group share the work: no sum depends on them.
@@ -874,6 +893,7 @@ int main(void)
     builtin = loaded_set(NULL);
     int failed = test_run_table("shapes", test_shape, shapes);
     failed += test_run_table("passes", test_pass_shape, passes);
+    failed += test_run_table("mixed passes", test_mixed_shape, mixed_passes);
     failed += test_run_table("order", test_order, shapes);
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     failed += test_run_table_sample("runs", test_run, runs, 5);

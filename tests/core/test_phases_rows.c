@@ -1,6 +1,7 @@
 /* Sequences that decode together in one program of phases: the same tokens as with single
  * dispatches, while members start and end, after a trial, and if dispatches are given up. Works on
- * any device: one dispatch per row of the table, or one group that waits for no other. */
+ * any device: one dispatch per row of the table, or one group that waits for no other. Also passes
+ * in which a sequence has several rows. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "core/exec/phases.h"
 #include "core/seq/batch.h"
 #include "kernels/phase_control.h"
+#include "tests/support/family.h"
 #include "tests/support/tiny_engine.h"
 
 #define ANSWERS 7
@@ -270,114 +272,250 @@ static void test_rows(void **state)
     dgl_kernels_destroy(&kernels);
 }
 
-static void test_subgroup_rows(void **state)
+/* Completes hints of SUBGROUP() for this device. */
+static const char *subgroup_hints(const char *hints)
 {
+    static char text[640];
     struct dgl_device *dev = NULL;
     assert_int_equal(dgl_device_create(NULL, dgl_device_params(.select = "any"), &dev), DGL_OK);
     const uint32_t size = dgl_device_get_limits(dev)->subgroup_size;
     dgl_device_destroy(&dev);
     if (size < 8 || size > 32)
         SKIP("the device has no subgroups of 8 to 32");
+    snprintf(text, sizeof(text), hints, 32 / (int)size);
+    return text;
+}
+
+static void test_subgroup_rows(void **state)
+{
     struct rows_case c = *(const struct rows_case *)*state;
-    char hints[640];
-    snprintf(hints, sizeof(hints), c.hints, 32 / (int)size);
-    c.hints = hints;
+    c.hints = subgroup_hints(c.hints);
     void *own = &c;
     test_rows(&own);
 }
 
-/* ---- rows of one sequence -------------------------------------------------------------------- */
+/* ---- several rows of one sequence ------------------------------------------------------------ */
 
-/* Runs one step over `rows` rows of a sequence, the first at position `pos`. Copies the logits of
- * the last of them. */
-static void run_pass(struct pass_state *state, struct exec_run *run, int32_t pos, int32_t rows,
+#define SEQUENCES 3
+
+struct mixed_case {
+    const char *name, *path, *family, *hints;
+    int32_t held[SEQUENCES], rows[SEQUENCES]; /* tokens evaluated before; rows of the pass */
+    enum dgl_kv_type kv_type;
+    bool windows, one_row;
+    double nmse; /* most, to one row after the other; 0 means equal bytes */
+};
+
+static const struct mixed_case mixed_cases[] = {
+    {"two rows of one", .hints = SMALL, .held = {18}, .rows = {2}, .kv_type = DGL_KV_F32},
+    {"three sequences across pages", .hints = SMALL, .held = {62, 0, 7}, .rows = {4, 1, 3},
+     .kv_type = DGL_KV_F16, .one_row = true},
+    {"groups of the KV cache", .hints = SMALL, .held = {61, 30}, .rows = {3, 1},
+     .kv_type = DGL_KV_F32, .windows = true},
+    /* Queries and keys are normed by an operation of their own. */
+    {"norms of queries and keys", .family = "qwen3", .hints = SMALL, .held = {11, 4},
+     .rows = {2, 2}, .kv_type = DGL_KV_F32, .nmse = 1e-9},
+};
+
+static const struct mixed_case subgroup_mixed_cases[] = {
+    {"subgroups", .path = "synthetic:story-llama:q4_k",
+     .hints = SUBGROUP("\"attn_token\":\"attn_token_subgroup\""), .held = {62, 9, 4},
+     .rows = {4, 1, 3}, .kv_type = DGL_KV_F16},
+};
+
+/* The model, a state of three sequences, and the sessions that hold their pages. */
+struct mixed {
+    const struct mixed_case *c;
+    struct tiny_engine e;
+    struct dgl_session *session[SEQUENCES];
+    int32_t ids[SEQUENCES][CONTEXT], other[SEQUENCES][CONTEXT];
+    struct pass_state state;
+    int32_t vocab;
+};
+
+/* The sessions evaluate other tokens at the positions of the pass, so that the KV cache has wrong
+ * rows there. */
+static void spoil_rows(struct mixed *m)
+{
+    for (int i = 0; i < SEQUENCES; i++)
+        if (m->c->rows[i]) {
+            dgl_session_trim(m->session[i], m->c->held[i]);
+            tiny_sync(m->session[i], m->other[i], (size_t)(m->c->held[i] + m->c->rows[i]));
+        }
+}
+
+/* Runs rows [first, first + count) of the pass, and copies their logits. The rows of a sequence
+ * descend: work groups run in any order, but one work group alone, and llvmpipe, start with the
+ * first row. */
+static void run_rows(struct mixed *m, struct exec_run *run, int32_t first, int32_t count,
                      float *logits)
 {
-    struct gl_device *gl = pass_state_dev(state)->gl;
-    const struct memory *memory = &state->memory;
+    struct gl_device *gl = pass_state_dev(&m->state)->gl;
+    const struct memory *memory = &m->state.memory;
     const struct gl_range at = memory->state[BUF_LOGITS], steps = memory->state[BUF_STEP];
-    const uint64_t bytes = (uint64_t)state->model->info.vocab * sizeof(float);
+    const uint64_t bytes = (uint64_t)m->vocab * sizeof(float);
     struct dgl_step_table *table = checked(dgl_new(struct dgl_step_table));
+    int32_t n = 0;
     *table = (struct dgl_step_table){
-        .rows = (uint32_t)rows,
-        .seqs = (uint32_t)state->slots,
-        .ids_stride = (uint32_t)(memory->state[BUF_IDS].size / (uint64_t)state->slots / 4),
-        .seq = {{.pos = (uint32_t)pos, .tokens = (uint32_t)rows, .context = CONTEXT}}};
-    for (int32_t i = 0; i < rows; i++)
-        table->row[i] = DGL_STEP_ROW(0, i);
+        .rows = (uint32_t)count,
+        .seqs = (uint32_t)m->state.slots,
+        .ids_stride = (uint32_t)(memory->state[BUF_IDS].size / 4 / (uint64_t)m->state.slots)};
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        table->seq[i] = (struct dgl_step){.pos = (uint32_t)m->c->held[i],
+                                          .tokens = (uint32_t)m->c->rows[i],
+                                          .context = CONTEXT,
+                                          .kv_first = 8 * i};
+        for (int32_t k = 0; k < m->c->rows[i]; k++, n++)
+            if (n >= first && n < first + count)
+                table->row[n - first] = DGL_STEP_ROW(i, m->c->rows[i] - 1 - k);
+    }
     assert_int_equal(gl_buffer_write(gl, steps.buffer, steps.offset, table, sizeof(*table)),
                      DGL_OK);
     free(table);
-    assert_int_equal(exec_run_set_tokens(run, rows), DGL_OK);
+    assert_int_equal(exec_run_set_tokens(run, count), DGL_OK);
     assert_int_equal(exec_run_submit(run, 1, NULL), DGL_OK);
-    assert_int_equal(
-        gl_buffer_read(gl, at.buffer, at.offset + (uint64_t)(rows - 1) * bytes, logits, bytes),
-        DGL_OK);
+    assert_int_equal(gl_buffer_read(gl, at.buffer, at.offset, logits + first * (int64_t)m->vocab,
+                                    (uint64_t)count * bytes),
+                     DGL_OK);
 }
 
-/* A persistent pass with two rows of one sequence has the logits of two passes with one row each.
- * The keys and values of both rows are in the cache before, because attention does not wait for
- * another row of its pass. */
-static void test_one_sequence(void **state)
+/* Runs all rows of the pass: in one pass, or one row after the other if `apart`. */
+static void run_all(struct mixed *m, struct exec *exec, struct pass_shape shape, bool apart,
+                    float *logits)
 {
-    enum { TOKENS = 20 };
-    (void)state;
-    int32_t ids[TOKENS];
-    struct tiny_engine e;
+    const struct plan *plan = &m->e.model->shard->engine->plan;
+    struct gl_saved saved = {0};
+    struct exec_run *run = NULL;
+    int32_t rows = 0;
+    spoil_rows(m);
+    for (int i = 0; i < SEQUENCES; i++)
+        rows += m->c->rows[i];
+    assert_int_equal(device_enter(m->e.device, &saved), DGL_OK);
+    if (exec_run_create(exec, recipe_of(plan_body(plan, shape)->shape), &m->state.memory, &run) !=
+        DGL_OK)
+        fail_msg("%s: run: %s", m->c->name, m->e.log.text);
+    for (int32_t n = rows; n > 0; n -= apart ? 1 : rows)
+        run_rows(m, run, apart ? n - 1 : 0, apart ? 1 : rows, logits);
+    exec_run_destroy(&run);
+    device_leave(m->e.device, &saved);
+}
+
+static void expect_logits(const struct mixed *m, const char *what, const float *got,
+                          const float *want, double most)
+{
+    int32_t row = 0;
+    for (int i = 0; i < SEQUENCES; i++)
+        for (int32_t k = 0; k < m->c->rows[i]; k++, row++) {
+            const float *a = got + row * (int64_t)m->vocab, *b = want + row * (int64_t)m->vocab;
+            const double nmse = tiny_nmse(a, b, (size_t)m->vocab);
+            if (!(nmse <= most))
+                fail_msg("%s, %s: row %d of sequence %d: NMSE %g, logit 0 is %.9g, expected %.9g",
+                         m->c->name, what, (int)k, i, nmse, (double)a[0], (double)b[0]);
+        }
+}
+
+/* A pass whose rows belong to one or several sequences, any number of rows each: by the persistent
+ * program, by dispatches, and one row after the other with the body for one row of a sequence. */
+static void test_mixed(void **state)
+{
+    const struct mixed_case *c = *state;
+    struct mixed *m = checked(dgl_new(struct mixed));
     struct dgl_kernels *kernels = NULL;
     struct gl_saved saved = {0};
-    assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = SMALL), &kernels),
+    struct exec *phases = NULL;
+    float *logits[4];
+    m->c = c;
+    assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = c->hints), &kernels),
                      DGL_OK);
-    tiny_engine_open(&e, &(struct tiny_engine_params){
-                             .context = CONTEXT, .kv_type = DGL_KV_F32, .kernels = kernels});
-    const int32_t vocab = dgl_model_get_info(e.model)->vocab;
-    tiny_ids(ids, TOKENS, vocab, 12);
-    tiny_sync(e.session, ids, TOKENS);
-    struct plan *plan = &e.model->shard->engine->plan;
-    struct pass_state two = {.slots = 2, .context = CONTEXT, .ubatch = 2};
-    assert_int_equal(device_enter(e.device, &saved), DGL_OK);
-    assert_int_equal(plan_add_batch(plan), DGL_OK);
-    assert_int_equal(pass_state_init(&two, e.model, NULL, NULL), DGL_OK);
-    assert_int_equal(pass_state_make(&two), DGL_OK);
-    struct kv_pages pages = e.session->seq.pages;
-    pages.num_known = 0;
-    assert_int_equal(pass_state_write_pages(&two, 0, &pages), DGL_OK);
-    assert_int_equal(pass_state_write(&two, BUF_IDS, 0, 0, ids, sizeof(ids)), DGL_OK);
-    float *logits[3];
-    for (int i = 0; i < 3; i++)
-        logits[i] = checked(dgl_new_array(float, (size_t)vocab));
-    const struct exec_phases_params params = {.groups = 1, .max_spins = 100};
-    struct exec *exec = NULL;
-    struct exec_run *run = NULL;
-    assert_int_equal(exec_phases_create(e.device, plan, &params, &exec), DGL_OK);
-    if (exec_run_create(exec, recipe_of(plan_batch_shape(plan, 2)), &two.memory, &run) != DGL_OK)
-        fail_msg("run: %s", e.log.text);
-    run_pass(&two, run, TOKENS - 2, 1, logits[0]);
-    run_pass(&two, run, TOKENS - 1, 1, logits[1]);
-    run_pass(&two, run, TOKENS - 2, 2, logits[2]);
-    if (memcmp(logits[0], logits[1], (size_t)vocab * sizeof(float)) == 0)
-        fail_msg("both positions have the same logits, first %g", (double)logits[0][0]);
-    for (int32_t i = 0; i < vocab; i++)
-        if (logits[2][i] != logits[1][i])
-            fail_msg("logit %d: %.9g in one pass, %.9g in two", (int)i, (double)logits[2][i],
-                     (double)logits[1][i]);
-    exec_run_destroy(&run);
-    exec_unref(&exec);
-    for (int i = 0; i < 3; i++)
+    tiny_engine_open(&m->e, &(struct tiny_engine_params){.path = c->windows  ? windows_dir
+                                                                 : c->family ? family_dir(c->family)
+                                                                             : c->path,
+                                                         .kv_by_window = c->windows,
+                                                         .context = CONTEXT,
+                                                         .kv_type = c->kv_type,
+                                                         .kernels = kernels});
+    m->vocab = dgl_model_get_info(m->e.model)->vocab;
+    tiny_scramble_pages(m->e.model);
+    for (int i = 0; i < SEQUENCES; i++) {
+        m->session[i] = tiny_session(&m->e, 0);
+        tiny_ids(m->ids[i], CONTEXT, m->vocab, 12 + (uint64_t)i);
+        tiny_ids(m->other[i], CONTEXT, m->vocab, 112 + (uint64_t)i);
+        memcpy(m->other[i], m->ids[i], (size_t)c->held[i] * sizeof(int32_t));
+    }
+    spoil_rows(m);
+    struct engine *engine = m->e.model->shard->engine;
+    m->state = (struct pass_state){
+        .slots = PLAN_PHASE_ROWS, .context = CONTEXT, .ubatch = PLAN_PHASE_ROWS};
+    assert_int_equal(device_enter(m->e.device, &saved), DGL_OK);
+    assert_int_equal(plan_add_batch(&engine->plan), DGL_OK);
+    assert_int_equal(plan_list(&engine->plan, PASS_MIXED(1)), DGL_OK);
+    assert_int_equal(pass_state_init(&m->state, m->e.model, NULL, NULL), DGL_OK);
+    assert_int_equal(pass_state_make(&m->state), DGL_OK);
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        struct kv_pages pages = m->session[i]->seq.pages;
+        pages.num_known = 0;
+        assert_int_equal(pass_state_write_pages(&m->state, 8 * i, &pages), DGL_OK);
+        assert_int_equal(
+            pass_state_write(&m->state, BUF_IDS, (int32_t)i, 0, m->ids[i], sizeof(m->ids[i])),
+            DGL_OK);
+    }
+    assert_int_equal(exec_phases_create(m->e.device, &engine->plan,
+                                        &(struct exec_phases_params){
+                                            .one_row = c->one_row, .groups = 1, .max_spins = 100},
+                                        &phases),
+                     DGL_OK);
+    device_leave(m->e.device, &saved);
+    for (int i = 0; i < 4; i++)
+        logits[i] = checked(dgl_new_array(float, PLAN_PHASE_ROWS *(size_t)m->vocab));
+    int32_t rows = c->rows[0] + c->rows[1] + c->rows[2], last = 0;
+    const int log2 = rows > 4 ? 3 : rows > 2 ? 2 : 1;
+    run_all(m, phases, PASS_MIXED(log2), false, logits[0]);
+    run_all(m, phases, PASS_MIXED(log2), true, logits[1]);
+    run_all(m, engine->exec, PASS_MIXED(log2), false, logits[2]);
+    run_all(m, engine->exec, PASS_BATCH(log2), true, logits[3]);
+    expect_logits(m, "the program, all rows and one after the other", logits[0], logits[1], 0);
+    expect_logits(m, "dispatches, all rows and one after the other", logits[2], logits[3], c->nmse);
+    /* The kernels of the program have more invocations, which add up scores in another order. */
+    expect_logits(m, "the program and dispatches", logits[0], logits[2], 1e-9);
+    for (int i = 0; i < SEQUENCES && c->rows[i]; i++) { /* other kernels evaluate prompts */
+        tiny_sync(m->session[i], m->ids[i], (size_t)(c->held[i] + c->rows[i]));
+        float *prompt = tiny_logits(m->session[i]);
+        const double nmse =
+            tiny_nmse(logits[0] + last * (int64_t)m->vocab, prompt, (size_t)m->vocab);
+        last += c->rows[i];
+        if (!(nmse < 1e-6))
+            fail_msg("%s: sequence %d differs from its prompt by %g", c->name, i, nmse);
+        free(prompt);
+    }
+    for (int i = 0; i < 4; i++)
         free(logits[i]);
-    pass_state_finish(&two);
-    device_leave(e.device, &saved);
-    tiny_engine_close(&e);
+    assert_int_equal(device_enter(m->e.device, &saved), DGL_OK);
+    exec_unref(&phases);
+    pass_state_finish(&m->state);
+    device_leave(m->e.device, &saved);
+    for (int i = 0; i < SEQUENCES; i++)
+        dgl_session_destroy(&m->session[i]);
+    assert_int_equal(m->e.log.errors, 0);
+    tiny_engine_close(&m->e);
     dgl_kernels_destroy(&kernels);
+    free(m);
+}
+
+static void test_subgroup_mixed(void **state)
+{
+    struct mixed_case c = *(const struct mixed_case *)*state;
+    c.hints = subgroup_hints(c.hints);
+    void *own = &c;
+    test_mixed(&own);
 }
 
 int main(void)
 {
-    const struct CMUnitTest alone[] = {cmocka_unit_test(test_one_sequence)};
     const struct tiny_llama sizes = tiny_llama_default();
     windows_dir = test_tmpdir();
     tiny_windows_write(windows_dir, &sizes, 20);
-    int failed = cmocka_run_group_tests_name("one sequence", alone, NULL, NULL);
+    int failed = test_run_table_sample("mixed", test_mixed, mixed_cases, 2);
+    failed += test_run_table("mixed by subgroups", test_subgroup_mixed, subgroup_mixed_cases);
     failed += test_run_table_sample("rows", test_rows, cases, 3);
     failed += test_run_table("lanes", test_rows, lane_cases);
     failed += test_run_table("subgroups", test_subgroup_rows, subgroup_cases);

@@ -99,6 +99,18 @@ static void passes_over_several_are_few_programs(void **state)
         fail_msg("%zu programs, %zu dispatches of a step, expected %zu and %zu at most", count, ops,
                  row->programs, row->ops);
     printf("# %zu programs, %zu dispatches\n", count, ops);
+    /* If a sequence may have several rows, each layer stores keys and values before attention: one
+     * more operation per layer, and one more kernel. */
+    const size_t uses = p.plan.kernels.count;
+    struct pass_shape mixed = first;
+    mixed.per_sequence = 2;
+    assert_int_equal(plan_list(&p.plan, mixed), DGL_OK);
+    assert_int_equal(plan_body(&p.plan, mixed)->ops.count,
+                     plan_body(&p.plan, first)->ops.count + (size_t)p.model.desc.layers);
+    assert_int_equal(plan_body(&p.plan, first)->ops.count +
+                         plan_body(&p.plan, PASS_SAMPLE(SAMPLE_GREEDY))->ops.count,
+                     ops);
+    assert_int_equal(p.plan.kernels.count, uses + 1);
     planned_close(&p);
 }
 

@@ -1,4 +1,5 @@
-// RoPE on q and k of many tokens; q in place, k and v to the KV cache.
+// RoPE on q and k of many tokens; q in place, k and v to the KV cache. With KEYS_ONLY q stays as it
+// is, because the attention after it rotates q.
 //
 // QKV is [T][QKV_STRIDE] f32. Each row has HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers: q, k and
 // v. q and k are rotated by the angles in ROPE, q in place. k and v are rounded to the type of KV
@@ -23,10 +24,12 @@
 //! BIND read vec4 ROPE
 //! PARAM float rope_scale
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE
-//! TUNE WG_SIZE = 64 in 32 64 128 256
+//! CONST KEYS_ONLY = 0
+//! TUNE WG_SIZE = 64 in 32 64 128 256 512
 //! TUNE EACH = 1 in 1 2 4
 //! LET HEAD_ITEMS = HEAD_DIM / 4
-//! LET ROW_ITEMS = (HEADS + 2 * KV_HEADS) * HEAD_ITEMS
+//! LET FIRST_HEAD = KEYS_ONLY ? HEADS : 0
+//! LET ROW_ITEMS = (HEADS + 2 * KV_HEADS - FIRST_HEAD) * HEAD_ITEMS
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T * ROW_ITEMS, WG_SIZE * EACH)
@@ -44,7 +47,7 @@
 void rotate_item(uint n)
 {
     uint t = n / uint(ROW_ITEMS);
-    uint head = (n % uint(ROW_ITEMS)) / uint(HEAD_ITEMS);
+    uint head = uint(FIRST_HEAD) + (n % uint(ROW_ITEMS)) / uint(HEAD_ITEMS);
     uint i = n % uint(HEAD_ITEMS);
     rope_item item = rope_item_at(i);
     bool rotates = item.paired && head < uint(HEADS + KV_HEADS);
@@ -53,6 +56,8 @@ void rotate_item(uint n)
         return;
 
     uint seq = row_seq(t), pos = row_pos(t);
+    if (step_table[seq].stopped != 0u)
+        return;
     uint first = t * uint(QKV_STRIDE) + head * uint(HEAD_DIM);
     vec4 x = rope_item_load(first, item);
     if (rotates)

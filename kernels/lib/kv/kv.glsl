@@ -53,7 +53,7 @@ uint kv_page_row(uint page_rows, uint pos)
     return page_rows + pos % uint(KV_PAGE) * uint(KV_ROW);
 }
 
-// The row so many positions behind, in the same page.
+// The row that is the given number of positions later, in the same page.
 uint kv_row_behind(uint row, uint count)
 {
     return row + count * uint(KV_ROW);

@@ -1,6 +1,6 @@
 // Rounds numbers to the type of the KV cache: f16 to nearest even, f32 unchanged. Needs lib half.
 
-// Four numbers as the cache holds them.
+// Four numbers in the type of the cache.
 #if KV_K_f16
 #define kv_words uvec2
 #else
@@ -25,7 +25,7 @@ vec4 kv_unpack(kv_words words)
 #endif
 }
 
-// The numbers that the cache will give back for x.
+// The numbers that a read of the cache returns after x was stored.
 vec4 kv_round(vec4 x)
 {
     return kv_unpack(kv_pack(x));

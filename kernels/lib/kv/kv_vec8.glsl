@@ -7,7 +7,8 @@
 
 const int KV_VEC8 = 2 - KV_K_f16; // uvec4s of a vector
 
-// As stored: can be on its way before it is needed, in as few registers as the cache's type takes.
+// A vector as it is stored. It can be loaded before it is needed, and it occupies as few registers
+// as in the cache.
 struct kv_vec8 {
     uvec4 lo;
 #if !KV_K_f16
@@ -15,8 +16,8 @@ struct kv_vec8 {
 #endif
 };
 
-// As uvec4s and from them, for what is kept between functions: a program of phases ends the life of
-// variables of plain types alone.
+// Conversion to uvec4s and back, for values that are kept between functions. A persistent program
+// can only end the life of variables of built-in types.
 uvec4 kv_vec8_part(kv_vec8 x, int i)
 {
 #if KV_K_f16

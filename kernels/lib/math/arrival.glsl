@@ -5,8 +5,8 @@
 // memoryBarrierBuffer() orders them (OpenGL ES 3.1, 4.9 of the language). Needs `coherent uint
 // ARRIVED[]`.
 
-// How many of `groups` work groups had arrived before. One invocation calls it, after a barrier()
-// that follows each invocation's memoryBarrierBuffer().
+// Returns the number of work groups, of `groups`, that had arrived before. One invocation calls it,
+// after a barrier() that follows each invocation's memoryBarrierBuffer().
 uint arrive(uint counter, uint groups)
 {
     uint before = atomicAdd(ARRIVED[counter], 1u);

@@ -8,8 +8,9 @@
 
 const uint VALUE_KEYS = uint(WG_SIZE / VEC4S); // at once
 
-// Of each head: weights times values and sum of weights of this invocation, and the maximum that
-// all have in common.
+// Adds up the results of all invocations, and stores the group's part. For each head, `o` has the
+// weights times values and `row_sum` the sum of weights of this invocation. `row_max` is the
+// maximum that all invocations share.
 void write_columns(uint tid, attn_share share, vec4 o[HEADS_BLOCK], float row_max[HEADS_BLOCK],
                    float row_sum[HEADS_BLOCK])
 {

@@ -31,7 +31,7 @@ vec4 new_vec4(uint r, uint i)
     return vec4(new_rows[n], new_rows[n + 1u]);
 }
 
-// By the group that stores them.
+// Called by the group that stores the new key and value.
 void store_new_rows(uint tid, attn_share share, uint key, uint value)
 {
     if (share.stores)

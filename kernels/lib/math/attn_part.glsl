@@ -5,8 +5,9 @@
 const uint PART_ROW = SPLITS == 1 ? uint(HEADS * HEAD_DIM)
                                   : uint((HEADS * SPLITS * (HEAD_DIM + 2) + 3) / 4 * 4);
 
-// vec4 i of a head's sum of weights times values, with the maximum of its scores and the sum of its
-// weights, to P as attn_merge reads it; divided, and the result itself, if there is one split.
+// Stores vec4 i of a head's sum of weights times values, the maximum of its scores and the sum of
+// its weights in P, where attn_merge reads them. If there is one split, it stores the finished
+// result: the sum divided by the sum of weights.
 void write_part(uint row, uint head, uint split, uint i, vec4 x, float row_max, float row_sum)
 {
     uint result = head * uint(SPLITS) + split;

@@ -29,8 +29,8 @@ void add_value(uint value, float s[ROWS])
     float excess = -1.0;
     for (int r = 0; r < ROWS; r++)
         excess = max(excess, s[r] - row_max[r]);
-    // At most once: llvmpipe runs all invocations through an `if`, but leaves a loop that none of
-    // them needs.
+    // The loop runs at most once. llvmpipe runs the body of an `if` for all invocations, but skips
+    // a loop that no invocation enters.
     while (excess > 8.0) {
         for (int r = 0; r < ROWS; r++) {
             float new_max = max(row_max[r], s[r]);
@@ -48,7 +48,8 @@ void add_value(uint value, float s[ROWS])
         s[r] = exp2(s[r] - row_max[r]);
         row_sum[r] += s[r];
     }
-// A loop, though EACH_ROW would compile faster: with it prefill is 4% slower on llvmpipe.
+// This is a loop although EACH_ROW would compile faster: with EACH_ROW, prefill is 4% slower on
+// llvmpipe.
 #define ADD(i)                                                                                     \
     kv_load_vec8(value, uint(i), a, b);                                                            \
     for (int r = 0; r < ROWS; r++) {                                                               \

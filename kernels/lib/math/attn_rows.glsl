@@ -14,7 +14,7 @@ const int NORM_PART = VEC4S % KEY_THREADS == 0 ? KEY_THREADS : 2; // neighbours 
 const int TEAM = HEADS_BLOCK * KEY_PARTS; // parts of a sum of all heads
 const int ITEMS = ((HEADS_BLOCK + 2) * VEC4S + WG_SIZE - 1) / WG_SIZE;
 
-// The head of QKV that row r of new_rows is made of.
+// The head of QKV from which row r of new_rows is computed.
 uint source_head(uint r, attn_share share)
 {
     return r < NEW_KEY ? min(share.head0 + r, uint(HEADS - 1))
@@ -58,7 +58,7 @@ void sum_squares(uint first)
 }
 #endif
 
-// What row r of new_rows is multiplied by when it is normed, but for the gain.
+// The norm's factor of row r of new_rows, without the gain.
 float norm_factor(uint r)
 {
     float sum = 0.0;
@@ -78,8 +78,8 @@ float norm_factor(uint r)
 #endif
 }
 
-// The group's queries, and the new key and value where the split has them: what an invocation needs
-// of memory for its items. Nothing of it is used here, so that other loads can follow at once.
+// The memory that an invocation reads for its items: the group's queries, and the new key and value
+// if its split has them. The values are not used here, so that other loads can follow at once.
 struct row_items {
     vec4 x[ITEMS], angles[ITEMS], gain[ITEMS];
 };
@@ -115,12 +115,12 @@ void load_rows(uint tid, attn_share share, out row_items items)
     }
 }
 
-// Those to new_rows.
+// Writes these items to new_rows.
 void make_rows(uint tid, attn_share share, row_items items)
 {
     uint count = count_items(share);
 #if NORM_head
-    // Rows begin where their first parts do, in a subgroup.
+    // A row begins in the subgroup in which its first part begins.
     for (int e = 0; e < ITEMS; e++) {
         uint n = tid + uint(e * WG_SIZE);
         float square = dot(items.x[e], items.x[e]); // beyond the last row 0
@@ -156,7 +156,7 @@ void make_rows(uint tid, attn_share share, row_items items)
     }
 }
 
-// vec4 i of row r; beyond the row zeros.
+// Returns vec4 i of row r, or zeros beyond the row.
 vec4 new_vec4(uint r, uint i)
 {
     uint n = 2u * (r * uint(VEC4S) + i);

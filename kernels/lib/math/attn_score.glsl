@@ -6,7 +6,7 @@
 const float LOG2_E = 1.44269504, LN_2 = 0.69314718;
 const float NO_SCORE = -1e30; // of a key that is not seen; a maximum over no key
 
-// The first key that the query at a position sees; the last is its own.
+// The first key that the query at a position sees. The last one is the key of that position.
 uint first_key(uint pos)
 {
 #if WINDOW > 0
@@ -16,7 +16,7 @@ uint first_key(uint pos)
 #endif
 }
 
-// A query is multiplied by this, then its product with a key becomes the score.
+// The factor of queries: the product of a scaled query with a key is then its score.
 float query_scale()
 {
 #if SOFTCAP

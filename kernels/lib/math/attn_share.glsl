@@ -20,8 +20,8 @@ struct attn_share {
     bool inside;         // false: beyond the last group, nothing may be written
 };
 
-// At most `most` splits; one of fewer has at least `least` keys, the last one excepted. They begin
-// at multiples of `unit`, but for a first one that a window cuts.
+// There are at most `most` splits. If there are fewer, each split except the last has at least
+// `least` keys. Splits begin at multiples of `unit`, except a first split that a window cuts.
 attn_share attn_share_of(uint row, uint group, uint most, uint least, uint unit)
 {
     const uint BLOCKS = (GQA_GROUP + uint(HEADS_BLOCK) - 1u) / uint(HEADS_BLOCK);

@@ -5,7 +5,7 @@
 // of splits), shared out_part of OUTS * SLICES elements and max_sum of HEADS_BLOCK * SLICES. With
 // sinks all invocations call sink_begin() first.
 
-// Asks for the sink of the head of which the invocation writes a part, long before it is needed.
+// Loads the sink of the head of which the invocation writes a part, long before it is needed.
 #if SINKS_head
 float own_sink;
 void sink_begin(uint tid, attn_share share)
@@ -15,7 +15,8 @@ void sink_begin(uint tid, attn_share share)
 }
 #endif
 
-// vec4 i of head r of the block, from the weights of its scores, their sum and their maximum.
+// Stores vec4 i of the output of head r of the block. `x` is the weighted sum of the values,
+// `row_sum` the sum of the weights, and `row_max` the largest score.
 void write_head(uint r, uint i, attn_share share, vec4 x, float row_max, float row_sum)
 {
     uint head = share.head0 + r;
@@ -30,8 +31,8 @@ void write_head(uint r, uint i, attn_share share, vec4 x, float row_max, float r
     O[(share.row * uint(HEADS) + head) * uint(VEC4S) + i] = x / row_sum;
 }
 
-// PARTS holds for each row of the pass a sum per head, split and vec4 of the head, then a maximum
-// and a weight per head and split, two of those in a vec4.
+// For each row of the pass, PARTS has a sum per head, split and vec4 of the head. Then it has a
+// maximum and a weight per head and split, two of these pairs in a vec4.
 #if TAKEN > 1
 const uint PART_ROW = uint(HEADS * SPLITS * (HEAD_DIM + 2) + 3) / 4u; // vec4s
 
@@ -48,7 +49,7 @@ void write_part(uint r, uint i, attn_share share, vec4 x, float row_max, float r
         PARTS[to].zw = vec2(row_max, row_sum);
 }
 
-// All splits of the block: SLICES sets of invocations take every SLICES-th.
+// Merges all splits of the block: SLICES sets of invocations add up every SLICES-th split.
 void merge_splits(uint tid, attn_share share)
 {
     uint row0 = share.row * PART_ROW;

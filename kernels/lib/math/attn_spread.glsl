@@ -4,7 +4,7 @@
 // (KEY_THREADS / DEPTH). This needs fewer shuffles than summing one number after the other. Needs
 // subgroup shuffles.
 
-// Fewer shuffles than one number after the other.
+// Sums several numbers with fewer shuffles than one number after the other needs.
 float spread_sums(uint i8, float s[DEPTH])
 {
     const uint HALF = uint(KEY_THREADS / 2), QUARTER = uint(KEY_THREADS / 4);
@@ -29,7 +29,7 @@ float spread_sums(uint i8, float s[DEPTH])
     return x;
 }
 
-// The largest or the sum of those.
+// The maximum or the sum of the DEPTH numbers of a key's invocations.
 float spread_max(float x)
 {
     for (uint mask = uint(KEY_THREADS / 2); mask >= uint(KEY_THREADS / DEPTH); mask /= 2u)

@@ -29,8 +29,8 @@ void gemm_stage(uint tid)
     }
 }
 
-// For post=glu, where rows 2 i and 2 i + 1 are gate and up: the threads' sums meet in xs, which the
-// product does not need any more, as [four tokens][thread].
+// For post=glu, rows 2 i and 2 i + 1 are gate and up. The invocations exchange their sums through
+// xs, which the product no longer needs, as [four tokens][invocation].
 void gemm_exchange(uint tid, vec4 acc[TOKENS / 4])
 {
     memoryBarrierShared(); barrier();

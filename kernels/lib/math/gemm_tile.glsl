@@ -18,8 +18,8 @@
 uint gemm_row(uint r);   // word of W at which row r of the tile starts; of any row without one
 uint gemm_token(uint t); // element of X at which column t of the tile starts
 
-// Row of the tile that is row i of threads with the number thread_n along the rows. With post=glu a
-// thread has whole pairs of rows.
+// The row of the tile that is row i of the invocations with the number thread_n along the rows.
+// With post=glu an invocation has whole pairs of rows.
 #if POST_glu
 #define TILE_ROW(thread_n, i) \
     (2u * (thread_n) + uint(i) % 2u + uint(i) / 2u * uint(2 * THREADS_N))
@@ -27,11 +27,11 @@ uint gemm_token(uint t); // element of X at which column t of the tile starts
 #define TILE_ROW(thread_n, i) ((thread_n) + uint(i) * uint(THREADS_N))
 #endif
 
-// This thread's share of the next step.
+// This invocation's share of the next step.
 uvec4 next_w[W_FETCHES * WEIGHT_RAW];
 vec4 next_x[X_FETCHES];
 
-// The thread's results, [token][row]; the kernel sets what they begin with.
+// The invocation's results, [token][row]. The kernel sets their initial values.
 float acc[THREAD_ROWS * THREAD_TOKENS];
 
 void gemm_fetch(uint tid, uint step)
@@ -93,7 +93,7 @@ void gemm_multiply(uint thread_n, uint thread_t)
     }
 }
 
-// Adds the whole product to the thread's results.
+// Adds the whole product to the invocation's results.
 void gemm_tile(uint tid)
 {
     const uint STEPS = uint((K + 15) / 16);

@@ -26,8 +26,8 @@
 uint gemm_row(uint r);   // word of W at which row r of the tile starts; of any row without one
 uint gemm_token(uint t); // element of X at which column t of the tile starts
 
-// Units of 16 columns of W and vec4s of X in a step, and how many of each a thread fetches; with
-// SPLIT it fetches either.
+// The units of 16 columns of W and vec4s of X in a step, and the numbers of them that each
+// invocation fetches. With SPLIT an invocation fetches either W or X.
 #define W_UNITS   (ROWS * STEP / 16)
 #define X_UNITS   (TOKENS * VECS)
 #define SPLIT     (WG_SIZE >= 2 * W_UNITS)
@@ -39,19 +39,19 @@ uint gemm_token(uint t); // element of X at which column t of the tile starts
 #define GEMM_STEPS uint((K + STEP - 1) / STEP)
 #define X_TILE     uint(2 * VECS * ROWS)
 
-// Where vec4 j of row or token r is, in the order that banks want.
+// The place of vec4 j of row or token r, in an order that avoids bank conflicts.
 #if STEP == 16
 #define VEC_ORDER(r) ((r) >> 1 & 3u)
 #else
 #define VEC_ORDER(r) ((r) & 7u)
 #endif
 
-// Row and column of the tile that are row i and token t of a thread.
+// The row and the column of the tile that are row i and token t of an invocation.
 #define TILE_ROW(thread_n, i) \
     (2u * (thread_n) + uint((i) % 2) + uint((i) / 2 * 2 * THREADS_N))
 #define TILE_TOKEN(thread_t, t) ((thread_t) + uint((t) * THREADS_T))
 
-// The thread's results: four rows of a token each.
+// The invocation's results: four rows of a token each.
 vec4 acc[ROW_QUADS * THREAD_TOKENS];
 #define ACC(t, i) acc[(t) * ROW_QUADS + (i) / 4][(i) % 4]
 
@@ -74,7 +74,8 @@ vec4 acc[ROW_QUADS * THREAD_TOKENS];
 #endif
 #define EACH_TOKEN(F) EACH_LOW_TOKEN(F) EACH_HIGH_TOKEN(F)
 
-// What the thread has fetched: units of W, as stored, then vec4s of X. From where, of column 0.
+// The data that the invocation has fetched: units of W as stored, then vec4s of X. `next_at` has
+// their addresses for column 0.
 #if SPLIT
 #define X_NEXT    0
 #define X_NEXT_AT 0
@@ -96,7 +97,7 @@ uint next_at[W_FETCHES + X_FETCHES];
 #define LANES_N 1
 #endif
 
-// The thread's place in the tile: along the rows, along the tokens, part.
+// The invocation's place in the tile: along the rows, along the tokens, part.
 uvec3 gemm_place(uint tid)
 {
     const uint LANES_T = uint(32 / LANES_N);
@@ -114,7 +115,8 @@ uvec3 gemm_place(uint tid)
 #endif
 }
 
-// Column of unit `unit` of the step that begins at column k0, and whether there is such a unit.
+// W_COLUMN is the column of unit `unit` of the step that begins at column k0. HAS_W_UNIT is true if
+// the step has such a unit.
 #define W_COLUMN(unit, k0) ((k0) + (unit) / uint(ROWS) * 16u)
 #define HAS_W_UNIT(unit)   (W_UNITS % WG_SIZE == 0 || SPLIT || (unit) < uint(W_UNITS))
 
@@ -200,7 +202,7 @@ void gemm_begin_x(uint tid)
 #define X_TID tid
 #endif
 
-// One vec4 of K: x holds the thread's tokens, w one of its rows.
+// Multiplies one vec4 of K: x has the invocation's tokens, w one of its rows.
 #define LOAD_X(t, i, c)   x[t] = staged[xq + uint((t) * THREADS_T * VECS)];
 #define FMA_TOKEN(t, i, c) ACC(t, i) += w.c * x[t].c;
 #define FMA_ROW(i) \
@@ -212,7 +214,7 @@ void gemm_begin_x(uint tid)
 #define FMA_QUAD(t, h) \
     FMA_ROW(4 * (h)) FMA_ROW(4 * (h) + 1) FMA_ROW(4 * (h) + 2) FMA_ROW(4 * (h) + 3)
 
-// Vec4s `from` up to `to` of the thread's part of a step.
+// Multiplies vec4s `from` up to `to` of the invocation's part of a step.
 void gemm_multiply(uvec3 place, uint buf, int from, int to)
 {
     uint row = 2u * place.x, j = place.z * uint(VECS / PARTS) + uint(from);
@@ -237,9 +239,9 @@ void gemm_multiply(uvec3 place, uint buf, int from, int to)
 #define PUT_TOKEN(t) EACH_QUAD(PUT_QUAD, t)
 #define ADD_TOKEN(t) EACH_QUAD(ADD_QUAD, t)
 
-// Adds the product of steps `first` up to `end`, of GEMM_STEPS, to the results of part 0; the other
-// parts must have begun with zeros. `first` is even and below `end`. What is fetched and stored
-// beyond the last step is that step's again, and not used.
+// Adds the product of steps `first` up to `end`, of GEMM_STEPS, to the results of part 0. The
+// results of the other parts must be zeros at first. `first` is even and below `end`. After the
+// last step, that step is fetched and stored again, and not used.
 void gemm_tile(uint tid, uvec3 place, uint first, uint end)
 {
     const int PART_VECS = VECS / PARTS;

@@ -24,7 +24,7 @@ float gemv_unit(uint row, uint k, uint unit)
            (dot(w[2], xs[4u * unit + 2u]) + dot(w[3], xs[4u * unit + 3u]));
 }
 
-// Adds this thread's share of the product to the sums of its rows.
+// Adds this invocation's share of the product to the sums of its rows.
 void gemv_add(uint tid, inout float sum[THREAD_ROWS])
 {
     uint member = tid % uint(ROW_THREADS), r0 = tid / uint(ROW_THREADS) * uint(THREAD_ROWS);
@@ -43,7 +43,8 @@ void gemv_add(uint tid, inout float sum[THREAD_ROWS])
     }
 }
 
-// Puts the thread's sums into shared memory for gemv_sum(), which needs a barrier between.
+// Writes the invocation's sums to shared memory for gemv_sum(). A barrier must follow before
+// gemv_sum().
 void gemv_share(uint tid, float sum[THREAD_ROWS])
 {
     uint member = tid % uint(ROW_THREADS), r0 = tid / uint(ROW_THREADS) * uint(THREAD_ROWS);

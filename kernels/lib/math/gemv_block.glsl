@@ -13,7 +13,8 @@
 // function of the kernel:
 uint gemv_row(uint r); // word of W at which row r starts
 
-// Private arrays stay in registers only if every index is a constant, and loops may stay loops.
+// Private arrays are kept in registers only if every index is a constant, and compilers may leave
+// loops rolled.
 #define TIMES_1(F, i)  F((i))
 #define TIMES_2(F, i)  TIMES_1(F, i) TIMES_1(F, (i) + 1)
 #define TIMES_4(F, i)  TIMES_2(F, i) TIMES_2(F, (i) + 2)
@@ -75,10 +76,10 @@ void gemv_fetch(uint row0, uint unit)
 #define MULTIPLY_ROWS EACH_COLUMN(MULTIPLY_COLUMN)
 #define ZERO_ROWS EACH_COLUMN(ZERO_COLUMN)
 
-// Adds up `acc` over the subgroup, giving away half of the values with each step while a lane has
-// several: then lane l has the sums of values l * OWN_VALUES and on, or, with fewer values than
-// lanes, of value l * VALUES / SUBGROUP. The loops are no part of a macro: a program of phases has
-// those between constants written out.
+// Adds up `acc` over the subgroup. While a lane has several values, each step passes on half of
+// them. Lane l then has the sums of values l * OWN_VALUES and on. If there are fewer values than
+// lanes, it has the sum of value l * VALUES / SUBGROUP. The loops are not part of a macro, because
+// a persistent program unrolls loops between constants.
 #define UPPER(across) (lane & uint(across)) != 0u
 #define HALVE(i, half, across) \
     float give = upper ? acc[i] : acc[(i) + (half)]; \

@@ -24,9 +24,9 @@
 // is a constant; `side`, below GEMV_SIDES, is the invocation's.
 vec4 gemv_x(uint column, uint side, uint i);
 
-// The chunk's x to shared memory, zeros beyond K. Loads come first and without a condition where
-// all chunks are full: else each is a branch that waits for it to NVIDIA's compiler, and for the
-// weights on their way with it.
+// Writes the chunk's x to shared memory, with zeros beyond K. If all chunks are full, the loads
+// come first and without a condition. Otherwise NVIDIA's compiler makes each load a branch that
+// waits for it, and for all pending weights.
 void gemv_stage(uint tid, uint unit0)
 {
     uint side = tid / uint(4 * UNITS);
@@ -60,15 +60,16 @@ void gemv_multiply(uint unit, uint at)
     MULTIPLY_ROWS
 }
 
-// Puts the products of the group's rows with all columns into shared memory for gemv_sum(), which
-// needs a barrier between. (part_k, set) is the subgroup's place in the grid.
+// Writes the products of the group's rows with all columns to shared memory for gemv_sum(). A
+// barrier must follow before gemv_sum(). (part_k, set) is the subgroup's place in the grid.
 void gemv_columns(uint tid, uint lane, uint part_k, uint set)
 {
     const uint CHUNKS = uint((K / 16 + UNITS - 1) / UNITS);
     uint row0 = set * uint(THREAD_ROWS), at = part_k * uint(SUBGROUP) + lane;
     ZERO_ROWS
     gemv_fetch(row0, at);
-    // Of two chunks unrolled, LLVM spills none; as a loop of 8 columns of f32 or q5_k 7 registers.
+    // LLVM spills no registers if two chunks are unrolled. It spills 7 registers in a loop, with 8
+    // columns of f32 or q5_k.
     uint chunks = K > 32 * UNITS ? LOOP_END(CHUNKS, rows) : CHUNKS;
     for (uint chunk = 0u; chunk < chunks; chunk++) {
         uint unit0 = chunk * uint(UNITS);

@@ -29,7 +29,8 @@ bool gemv_has(uint slice, uint r)
     return true;
 }
 
-// The squares of a subgroup's elements of x are one sum, whatever subgroup it is.
+// Returns a vec4 of x. Each subgroup adds the squares of the elements that it stages to one sum,
+// which does not depend on the subgroup that stages them.
 vec4 gemv_x(uint slice, uint i)
 {
     uint v = slice * uint(8 * SUBGROUP) + i;
@@ -47,7 +48,7 @@ vec4 gemv_x(uint slice, uint i)
     return x;
 }
 
-// From begin() of the kernel: the group's rows, and the first weights under way.
+// Called from begin() of the kernel: finds the group's rows and loads the first weights.
 void gemv_rows_begin(uint group)
 {
     uint groups = min((rows + uint(LEAST - 1)) / uint(LEAST), uint(GROUPS_MOST));
@@ -66,7 +67,7 @@ void gemv_rows(uint tid)
     rows_begin(tid);
     for (uint chunk = 0u; chunk < count; chunk += uint(CHUNK)) {
         uint n = min(count - chunk, uint(CHUNK)), row = row0 + first + chunk;
-        // Asked for before the weights are through.
+        // Loaded before the weights arrive.
 #if POST_add
         float before = tid < n ? Y[row + tid] : 0.0;
 #endif

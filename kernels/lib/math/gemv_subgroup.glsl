@@ -69,7 +69,7 @@ uint tail_step;               // rows between those that the subgroup has one af
 #define gemv_step   uint(TURN / 2)
 #endif
 
-// Asks for row r of the group, or the one before `end`, as the i-th of UNROLL.
+// Loads row r of the group, or the row before `end`, as the i-th of UNROLL.
 void gemv_fetch(int i, uint r, uint end)
 {
     uint raw[LANE_RAW];
@@ -78,14 +78,14 @@ void gemv_fetch(int i, uint r, uint end)
         gemv_next[i * LANE_RAW + j] = raw[j];
 }
 
-// Asks for UNROLL times the rows that the subgroup has at a time, from row r of the group on.
+// Loads UNROLL times the rows that the subgroup has at a time, from row r of the group on.
 void gemv_fetch_all(uint r)
 {
     for (int i = 0; i < UNROLL; i++)
         gemv_fetch(i, r, gemv_count);
 }
 
-// False: there is one subgroup too few for another set.
+// False in a subgroup that belongs to no complete set.
 bool gemv_has_rows()
 {
 #if TAIL_ROWS > 1
@@ -95,7 +95,7 @@ bool gemv_has_rows()
 #endif
 }
 
-// Asks for the first rows of `count` of the group. `zero` is 0 where no compiler can know it.
+// Loads the first of the group's `count` rows. `zero` is 0, but the compiler cannot know that.
 void gemv_begin(uint count, uint zero)
 {
     gemv_lane = gl_SubgroupInvocationID;
@@ -117,7 +117,7 @@ void gemv_begin(uint count, uint zero)
         gemv_fetch_all(gemv_n * uint(UNROLL) * gemv_across);
 }
 
-// The i-th vec4 of x that the invocation brings to shared memory in a round of a pass.
+// The i-th vec4 of x that the invocation writes to shared memory in a round of a pass.
 #define STAGE_LOADS ((X_SLICES * SUBGROUP * 8 + WG_SIZE - 1) / WG_SIZE)
 vec4 gemv_stage_load(uint pass, int round, int i)
 {
@@ -133,9 +133,9 @@ void gemv_stage_store(int i, vec4 x)
         xs[v + v / 8u] = x;
 }
 
-// Puts x of the slices of a pass into shared memory and the lane's into its registers, in rounds;
-// whole subgroups call gemv_x(). All of it is asked for before the first is there, but where LLVM
-// would spill two vec4s at a time.
+// Writes x of the slices of a pass to shared memory, and the lane's part of it to registers, in
+// rounds. Whole subgroups call gemv_x(). All loads start before the first one is needed. If LLVM
+// would spill, only two vec4s are loaded at a time.
 #define STAGE_PAIRS (ROLLED && X_ROUNDS * STAGE_LOADS > 2)
 void gemv_stage(uint pass)
 {
@@ -169,9 +169,9 @@ void gemv_stage(uint pass)
     }
 }
 
-// Sums UNROLL values over the subgroup in little more steps than one: at first a lane gives away
-// half of what it has. Lane SUBGROUP / UNROLL * i ends up with the sum of y[i]. Written out: as
-// loops it took 20% longer.
+// Sums UNROLL values over the subgroup in few more steps than one value needs: in the first steps a
+// lane passes on half of its values. Lane SUBGROUP / UNROLL * i then has the sum of y[i]. The steps
+// are written out: as loops they took 20% longer.
 #define GEMV_FOLD(across) \
     if (across <= SUBGROUP / UNROLL / 2) \
         sum += subgroupShuffleXor(sum, uint(across));
@@ -200,7 +200,8 @@ float gemv_spread(float y[UNROLL])
     return sum;
 }
 
-// Products of rows chunk .. chunk + rows - 1 of the group with the slices of a pass, into `part`.
+// Writes the products of rows chunk .. chunk + rows - 1 of the group with the slices of a pass to
+// `part`.
 void gemv_pass(uint pass, uint chunk, uint rows)
 {
     uint slice = pass * uint(STAGED) + gemv_k;
@@ -245,7 +246,8 @@ void gemv_pass(uint pass, uint chunk, uint rows)
     }
 }
 
-// Products of rows chunk .. chunk + rows - 1 of the group, for gemv_sum(). Ends with a barrier.
+// Computes the products of rows chunk .. chunk + rows - 1 of the group for gemv_sum(). Ends with a
+// barrier.
 void gemv_chunk(uint chunk, uint rows, uint zero)
 {
     for (uint pass = 0u; pass < uint(PASSES); pass++) {

@@ -4,8 +4,9 @@
 //
 //! SHARED uint last_group_before
 
-// True in the last of `groups` work groups that say so to the counter, in all of its invocations.
-// They call it together; what they wrote before is visible to the last one after it.
+// Returns true in the last of `groups` work groups that call it with this counter, in all its
+// invocations. All invocations of a group call it together. The last group can then read all that
+// the groups wrote before their calls.
 bool last_group(uint counter, uint groups)
 {
     memoryBarrierBuffer();
@@ -17,8 +18,8 @@ bool last_group(uint counter, uint groups)
     return last_group_before + 1u == groups;
 }
 
-// The same where the last one reads only what invocation 0 of each has written: nobody else is
-// waited for.
+// The same, if the last group reads only writes of invocation 0 of each group. It does not wait for
+// other invocations.
 bool last_group_of_first(uint counter, uint groups)
 {
     if (gl_LocalInvocationIndex == 0u) {

@@ -12,10 +12,10 @@
 
 float join_factor;
 
-// Before the first join_source(); all invocations call it.
+// All invocations call it before the first join_source().
 void join_begin(uint tid)
 {
-    // Four at a time: one after the other they would each wait for memory.
+    // Four loads at a time, because single loads would each wait for memory.
     for (uint p = tid; p < 128u; p += uint(LOCAL_X)) {
         float sum = 0.0;
         for (uint first = p; first < uint(K / 4); first += 4u * 128u) { // fixed: parts of the sum
@@ -41,8 +41,8 @@ void join_begin(uint tid)
     join_factor = inversesqrt(square / float(K) + eps);
 }
 
-// Elements 4 i .. 4 i + 3 of x, i below K / 4, with pre=join_norm times the norm's weight and with
-// their squares added to `squares`. One work group `stores` x.
+// Returns elements 4 i .. 4 i + 3 of x, with i below K / 4. With pre=join_norm they are multiplied
+// by the norm's weight, and their squares are added to `squares`. One work group `stores` x.
 vec4 join_source(uint i, bool stores, inout float squares)
 {
     vec4 x = X[i] + R[i] * join_factor * G[i];

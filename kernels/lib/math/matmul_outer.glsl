@@ -70,8 +70,8 @@
 #define EACH_X(F, a)      TIMES_4(F, 0, a)
 #endif
 
-// Units of UNIT columns of W and vec4s of X in a step. The threads that fetch W and those that
-// fetch X are others where there are enough of them.
+// The units of UNIT columns of W and vec4s of X in a step. If there are enough invocations, some
+// fetch W and the others fetch X.
 #define W_UNITS   (ROWS * STEP / UNIT)
 #define X_UNITS   (TOKENS * STEP / 4)
 #define APART     (WG_SIZE >= 2 * W_UNITS)
@@ -100,7 +100,8 @@ uvec4 next[W_FETCHES * WEIGHT_RAW + X_FETCHES];
 uint row_at[W_FETCHES]; // word of W at which the row of a unit begins
 uint x_at[X_FETCHES];   // vec4 of X of a unit in step 0
 #if PRE_norm
-// ROWS are a multiple of 8, and so X_THREADS of STEP / 4: a thread's units have the same columns.
+// ROWS is a multiple of 8, and X_THREADS a multiple of STEP / 4. So all units of an invocation have
+// the same columns.
 vec4 next_gain;              // the norm's weight for the units of X on their way
 float square_sum[X_FETCHES]; // of X, of a unit's columns
 #endif
@@ -110,9 +111,9 @@ float x_scale[X_FETCHES]; // of a unit's token
 
 vec4 acc[ROW_QUADS * THREAD_COLUMNS]; // [column][rows]
 
-// A head of q4_k serves 256 columns: it is fetched for the first of them, and in the `first` step.
-// With a norm registers are too few for it but in f16 with 64 tokens (one H100, 32 and a norm:
-// 2048 x 16384 61 us became 73).
+// A head of q4_k is for 256 columns. It is fetched for the first of them, and in the `first` step.
+// With a norm, there are not enough registers for that, except in f16 with 64 tokens. On one H100
+// with 32 tokens and a norm, 2048 x 16384 rose from 61 to 73 us.
 #define HEAD_ONCE (WEIGHT_q4_k && (!PRE_norm || HALVES && TOKENS > 32))
 
 void outer_fetch_w(uint tid, uint k, bool first)
@@ -140,9 +141,9 @@ void outer_fetch_w(uint tid, uint k, bool first)
 #if WEIGHT_q4_k
 #define DECODE(raw, k, high, w) outer_decode16(raw[0], scales, high, w)
 
-// 16 columns of a row, of the low or the high nibbles. They are masked where they are, with scales
-// made smaller, as exact as shifting them: an instruction of four less. (In weight_decode16() it
-// made matmul_columns_subgroup slower.)
+// Unpacks 16 columns of a row, from the low or the high nibbles. The nibbles are masked in place,
+// and their scales are smaller instead. This is as exact as shifting them, and saves one
+// instruction of four. (In weight_decode16() it made matmul_columns_subgroup slower.)
 void outer_decode16(uvec4 q, vec2 scales, uint high, out vec4 w[4])
 {
     const uvec4 NIBBLES = uvec4(15u, 15u << 8, 15u << 16, 15u << 24);
@@ -204,7 +205,7 @@ void outer_fetch_x(uint tid, uint k)
 #endif
 }
 
-// `counted` is 0 for a step that was stored before: then its squares are no part of their sums.
+// `counted` is 0 for a step that was stored before; its squares are then not added to the sums.
 void outer_store_x(uint tid, uint buf, float counted)
 {
     for (int i = 0; i < X_FETCHES; i++) {
@@ -232,7 +233,8 @@ void outer_store_x(uint tid, uint buf, float counted)
 
 #if PRE_norm
 #if HALVES
-// Scales of tokens, by a sample of X; their reciprocals go to token_factor.
+// Computes the scales of the tokens from a sample of X. Their reciprocals are stored in
+// token_factor.
 void outer_scale_x(uint tid)
 {
     for (int i = 0; i < X_FETCHES; i++) {
@@ -278,7 +280,7 @@ float token_squares(uint token)
     return squares;
 }
 
-// Factors of four tokens; with HALVES those there are undo the scales.
+// The norm's factors of four tokens. With HALVES they also undo the scales.
 void outer_set_factors(uint token, vec4 squares)
 {
     vec4 f = inversesqrt(squares / float(K) + eps);
@@ -350,7 +352,8 @@ half2 pair_sum[THREAD_ROWS * THREAD_COLUMNS]; // [column][row], of even and odd 
     at += uint(X_STEP);
 #endif
 
-// The thread's part of a step; four columns of K, or pairs of columns, are written out.
+// Multiplies the invocation's part of a step. Four columns of K, or pairs of columns, are written
+// out.
 #define OWN (STEP / K_PARTS / (HALVES + 1))
 void outer_multiply(uint w_at, uint at)
 {
@@ -378,8 +381,8 @@ void outer_multiply(uint w_at, uint at)
     PAIR(c, 4 * (h) + 3) = NO_PAIR;
 #define CLEAR_COLUMN(c, a) EACH_QUAD(CLEAR_QUAD, c)
 
-// Sums of four rows of a token each. A thread has SUMS_OWN of them: where K is in parts, one of
-// each round, else its results.
+// Sums of four rows of a token each. An invocation has SUMS_OWN of them: its results, or one per
+// round if K is in parts.
 #define SUMS_OWN (THREAD_ROWS * THREAD_COLUMNS / 4 / K_PARTS)
 #define PER      (ROUND / LANES_T / TOKEN_SETS) // columns of a thread in a round
 #define PUT_QUAD(h, c) \
@@ -424,7 +427,7 @@ void outer_multiply(uint w_at, uint at)
 #define SUM_ROW(n)   (tid % uint(ROWS / 4) * 4u)
 #define SUM_TOKEN(n) sum_token(tid / uint(ROWS / 4), uint(n))
 
-// Token of the tile that is a round's column.
+// The token of the tile that is column `column` of a round.
 uint sum_token(uint column, uint round)
 {
     uint set = column % uint(TOKEN_SETS), c = round * uint(PER);
@@ -434,7 +437,7 @@ uint sum_token(uint column, uint round)
            (c / 4u * uint(LANES_T) + column % uint(LANES_T)) * 4u + c % 4u;
 }
 #endif
-// A thread's sums in SUMS: with HALVES two are a vec4, of 16-bit floats, as they are before their
+// An invocation's sums in SUMS. With HALVES two of them are a vec4 of 16-bit floats, without the
 // factor.
 #define OWN_VECS      (SUMS_OWN / (HALVES + 1))
 #define VEC_OF(n)     ((n) / (HALVES + 1))
@@ -457,9 +460,9 @@ uint sum_token(uint column, uint round)
 #endif
 #define CLEAR(n, a)  acc[n] = vec4(0.0);
 #define FACTOR(n, a) acc[n] = acc[n] BY_FACTOR(SUM_TOKEN(n));
-// So many parts are asked for at a time: else one waits for the other. With more, or squares of
-// many parts in pairs, NVIDIA's compiler moves registers to shared memory, and fewer groups share a
-// unit.
+// The number of parts that are loaded at a time, because single loads would wait for each other.
+// With more parts, or with squares of many parts in pairs, NVIDIA's compiler moves registers to
+// shared memory, and fewer groups share a unit.
 #define FEW_PARTS (!PRE_norm || SPLITS <= 8)
 #if !HALVES && THREAD_ROWS == 8 || OWN_VECS > 4
 #define PARTS_AHEAD 1
@@ -481,7 +484,8 @@ uint sum_token(uint column, uint round)
 #define EACH_PART(F) EACH_SUM(F, 0)
 #endif
 
-// What is there, with post=add: all loads before anything is stored, which they would wait for.
+// With post=add, loads the numbers in Y. All loads come before the first store, because they would
+// wait for it.
 #if POST_add
 #define OLD_AT(n, i) \
     at = min(token1 + SUM_TOKEN(n), pass_rows - 1u) * uint(Y_STRIDE) + row0; \
@@ -522,7 +526,7 @@ void outer_store(uint t, uint row, vec4 y, vec4 old)
 
 #define FLUSH_STEPS max(1, FLUSH * K_PARTS / STEP)
 
-// Steps `begin` up to `end`; begin is even.
+// Computes steps `begin` up to `end`; `begin` is even.
 void outer_product(uint tid, uint begin, uint end, uint w_at, uint at)
 {
     uint k = begin * uint(STEP), last = (end - 1u) * uint(STEP);
@@ -568,7 +572,8 @@ void matmul_outer(uvec3 group)
     vec4 y, old[8];
     bool cut = false;
 #if SPLITS > 1
-    // Groups start by number: tiles that are whole come first, then first parts, then second.
+    // Groups start in order of their numbers: whole tiles first, then first parts, then second
+    // parts.
     uint whole = min(row_tiles, uint(WHOLE)), rest = max(row_tiles - whole, 1u), split = 0u;
     uint token_tiles = (pass_rows - 1u) / uint(TOKENS) + 1u, tiles = rest * token_tiles;
     uint width = whole + (row_tiles - whole) * uint(SPLITS), tile = group.y * width + group.x;

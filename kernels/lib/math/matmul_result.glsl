@@ -3,8 +3,8 @@
 // Needs lib activations, `vec4 A[]`, the parameters out_scale and softcap, and the constants
 // BIAS_AT and SCALED. `row` counts from the first row of all bands.
 
-// The bias of a row and its neighbours, for biased_by(): a choice among them would wait for the
-// load.
+// Loads the biases of a row and its neighbours for biased_by(). Selecting one of them here would
+// wait for the load.
 vec4 bias_fetch(uint row)
 {
 #if BIAS_row
@@ -49,7 +49,7 @@ float result(float y, uint row)
     return result_by(y, row, bias_fetch(row));
 }
 
-// post=glu; the gate is row `row`, up the next.
+// post=glu: the gate is row `row`, and up is the next row.
 float glu(float gate, float up, uint row)
 {
     gate = biased(gate, row);

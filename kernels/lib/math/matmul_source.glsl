@@ -4,7 +4,8 @@
 // They are read from `vec4 X[]` and `vec4 A[]`. The norm's factor is applied later. Needs STEP read
 // and the constants X_STRIDE and X_LAST.
 
-// Elements 4 i .. 4 i + 3, i below K / 4; adds their squares to `squares` for pre=norm.
+// Returns elements 4 i .. 4 i + 3, with i below K / 4. Adds their squares to `squares` for
+// pre=norm.
 vec4 source(uint i, inout float squares)
 {
 #if X_LAST

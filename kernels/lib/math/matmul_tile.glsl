@@ -27,7 +27,7 @@ uint gemm_token(uint t)
 #define ZERO_QUAD(t, h) acc[(t) * ROW_QUADS + (h)] = vec4(0.0);
 #define ZERO_TOKEN(t)   EACH_QUAD(ZERO_QUAD, t)
 
-// Two neighbouring rows i, i + 1 of a token whose row of Y starts at y.
+// Stores two neighbouring rows i, i + 1 of a token whose row of Y starts at y.
 #if POST_glu
 #define STORE_PAIR(t, i) \
     r = row1 + TILE_ROW(place.x, i); \
@@ -57,7 +57,8 @@ uint gemm_token(uint t)
     }
 
 #if SPLITS > 1
-// The parts of the sums of tile `tile`: one after the other, each as the threads' results.
+// The place of the parts of the sums of tile `tile`. Parts follow each other, each with the results
+// of all invocations.
 #define SUM_AT(part, t, h) \
     ((tile * uint(SPLITS) + (part)) * uint(ROWS * TOKENS / 4) + \
      uint((t) * ROW_QUADS + (h)) * uint(THREADS) + id)
@@ -68,14 +69,15 @@ uint gemm_token(uint t)
 #define JOIN_QUAD(t, h)  acc[(t) * ROW_QUADS + (h)] += SUMS[SUM_AT(other, t, h)];
 #define JOIN_TOKEN(t)    EACH_QUAD(JOIN_QUAD, t)
 
-// Leaves part `part` of the sums of a tile in SUMS; true in the group that is the last of the
-// tile's to do so, and its results are then those of all parts, added in their order.
+// Stores part `part` of the sums of a tile in SUMS. Returns true in the group that is the last one
+// of the tile to do so. Its results are then the sums of all parts, added in their order.
 bool matmul_join_parts(uvec3 place, uint id, uint tile, uint part)
 {
     if (place.z == 0u) {
         EACH_TOKEN(KEEP_TOKEN)
     }
-    // As lib last_group, with the word that tells all in memory that is done with.
+    // As in lib last_group, but the word for all invocations is in shared memory that is no longer
+    // used.
     memoryBarrierBuffer(); barrier();
     if (gl_LocalInvocationIndex == 0u)
         staged[0] = vec4(float(arrive(tile, uint(SPLITS))));

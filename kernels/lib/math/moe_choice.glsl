@@ -18,13 +18,13 @@ void choose(uint s)
 #endif
 }
 
-// Elements 4 i .. 4 i + 3 of the choice's x.
+// Returns elements 4 i .. 4 i + 3 of the choice's x.
 vec4 choice_x(uint i)
 {
     return choice_weight * X[choice_row + i];
 }
 
-// post=combine: y plus the weighted biases of row r of every chosen expert.
+// post=combine: returns y plus the weighted biases of row r of every chosen expert.
 float add_biases(float y, uint r)
 {
 #if BIAS_row

@@ -48,7 +48,7 @@ uint rank_of(uint e)
     return ranks.x + ranks.y + (ranks.z + ranks.w);
 }
 
-// Beyond the experts: the least key, which beats none.
+// Places beyond the experts have the least key, which beats no expert.
 uint key_at(uint e)
 {
     return e < uint(E) ? key_of(rank_logit(e)) : 0u;

@@ -4,14 +4,15 @@
 // Needs W, the parameters row0 and rows, the constants EXPERT_ROWS and W_STRIDE, and W_WIDTH, the
 // number of words of an element of W.
 
-// Row r of an expert in the band; `rows` or more: another band has it, or the expert has no such
-// row.
+// Returns the row of the band that is row r of an expert. The result is `rows` or more if another
+// band has that row, or if the expert has no such row.
 uint band_row(uint expert, uint r)
 {
     return r < uint(EXPERT_ROWS) ? expert * uint(EXPERT_ROWS) + r - row0 : rows;
 }
 
-// Bias of row `row` of the band; 0 without one and for rows of other bands.
+// Returns the bias of row `row` of the band. It is 0 if there is no bias, and for rows of other
+// bands.
 float band_bias(uint row)
 {
 #if BIAS_row

@@ -3,9 +3,9 @@
 // Tiles are numbered over all experts, and each expert begins a new tile. There are at most ceil(T
 // TOP_K / TOKENS) + E tiles. Needs `uint LIST[]`, the constant E.
 
-// (expert, place of the tile's first pair in LIST, number of pairs) of tile `tile`, by one walk
-// over the experts; number 0 beyond the last tile. Only threads with `walks` walk: on llvmpipe the
-// others are free but for those in one vector with them.
+// Returns (expert, place of the tile's first pair in LIST, number of pairs) of tile `tile`, by one
+// walk over the experts. The number is 0 beyond the last tile. Only invocations with `walks` walk.
+// On llvmpipe the other invocations cost nothing, except those in one vector with them.
 uvec3 find_tile(uint tile, bool walks)
 {
     uvec3 found = uvec3(0u);

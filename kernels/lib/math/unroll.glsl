@@ -41,8 +41,9 @@
 #endif
 #define EACH_VEC8(F) EACH_1(F) EACH_2(F) EACH_4(F) EACH_8(F) EACH_16(F) EACH_32(F)
 
-// EACH_ROW(F, i): F(i, 0) F(i, 1) ... for the ROWS, at most 16 and a power of two. For the text in
-// EACH_VEC8, where a loop over rows is a loop for each vec8: Mesa takes 2 ms to unroll one.
+// EACH_ROW(F, i) expands to F(i, 0) F(i, 1) ... for the ROWS, at most 16 and a power of two. It is
+// for the text in EACH_VEC8, where a loop over rows would be one loop per vec8. Mesa needs 2 ms to
+// unroll one such loop.
 #define ROWS_1(F, i, r)  F((i), (r))
 #define ROWS_2(F, i, r)  ROWS_1(F, (i), (r)) ROWS_1(F, (i), (r) + 1)
 #define ROWS_4(F, i, r)  ROWS_2(F, (i), (r)) ROWS_2(F, (i), (r) + 2)

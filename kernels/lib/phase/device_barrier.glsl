@@ -37,15 +37,15 @@ const uint PHASE_CLOSED = 0x80000000u;
 
 uint phase_passed; // barriers
 
-// Barriers of earlier dispatches. Groups of this one may have arrived at its first barrier already,
-// but not all: this one has not.
+// Returns the number of barriers of earlier dispatches. Some groups of this dispatch may have
+// arrived at its first barrier already, but not all: this group has not.
 uint phase_passed_before()
 {
     return (CONTROL[CONTROL_arrived] & (PHASE_ABORT - 1u)) / PHASE_GROUPS;
 }
 
-// The first half of a barrier: what the group wrote is there for all. Until the second half it may
-// do what no other group has a part in.
+// The first half of a barrier: makes the writes of the group visible to all groups. Until the
+// second half, the group may do work that involves no other group.
 void device_arrive()
 {
     barrier();
@@ -56,7 +56,8 @@ void device_arrive()
     }
 }
 
-// The second half. False, in every group: leave the dispatch by phase_leave().
+// The second half. If it returns false, which it then does in every group, leave the dispatch by
+// phase_leave().
 bool device_wait()
 {
     if (gl_LocalInvocationIndex == 0u) {
@@ -81,7 +82,8 @@ bool device_barrier()
     return device_wait();
 }
 
-// Tells the host through the ids that it reads anyway. `pos`: where the dispatch began.
+// Reports the end to the host through the ids, which the host reads in every case. `pos` is the
+// position at which the dispatch began.
 void phase_leave(uint pos)
 {
     if (PHASE_GROUP != 0u)
@@ -91,7 +93,8 @@ void phase_leave(uint pos)
         STATE[phase_ids_at + i] = PHASE_ABORTED_ID;
 }
 
-// Groups that run side by side: all that join until nobody has for `max_spins` looks.
+// Counts the groups that run at the same time: all groups that join until no group has joined
+// during `max_spins` reads of the counter.
 void phase_count()
 {
     if (gl_LocalInvocationIndex != 0u)
@@ -109,8 +112,8 @@ void phase_count()
         CONTROL[CONTROL_resident] = seen;
 }
 
-// Each round the groups write their shares of the scratch through one view, and each reads all of
-// it through the other.
+// In each round, the groups write their shares of the scratch through one view. Then each group
+// reads all of it through the other view.
 void phase_test()
 {
     uint wrong = 0u;
@@ -132,7 +135,8 @@ void phase_test()
         atomicAdd(CONTROL[CONTROL_errors], wrong);
 }
 
-// First of all; `pos` becomes the position of the first step. False: there is nothing to run.
+// Called first. `pos` becomes the position of the first step. Returns false if there is no step to
+// run.
 bool phase_enter(out uint pos)
 {
     phase_passed = PHASE_PASSED;

@@ -16,7 +16,7 @@ const uint ADJUST_DRY_ALLOWED = 4u; // length of a repeat that costs nothing mor
 const uint ADJUST_DRY_LENGTHS = 5u; // penalties in the table
 const uint ADJUST_SEQUENCE_WORDS = 6u;
 
-// Tables behind it.
+// The tables after the head.
 const uint ADJUST_BIASES = 8u;                    // id, f32
 const uint ADJUST_DRY = ADJUST_BIASES + 2048u;    // f32 by tokens beyond the allowed length
 const uint ADJUST_MARKS = ADJUST_DRY + 1024u;     // two bits per id

@@ -13,7 +13,7 @@
 
 const uvec2 NO_PAIR = uvec2(0u, 0xffffffffu); // behind every other
 
-// 1 when a is better than b, without a branch.
+// Returns 1 if a is better than b, else 0, without a branch.
 uint ahead(uvec2 a, uvec2 b)
 {
     return uint(a.x > b.x) | (uint(a.x == b.x) & uint(a.y < b.y));
@@ -62,7 +62,7 @@ uvec2 pairs_begin(uint tid, uvec2 pair, uint k)
     return pairs_edge;
 }
 
-// Whether the pair goes to the list.
+// Returns true if the pair belongs into the list.
 uint pairs_wants(uvec2 pair, uvec2 edge)
 {
     return uint(pair.y != NO_PAIR.y) & (ahead(edge, pair) ^ 1u);
@@ -80,7 +80,7 @@ void pairs_put(uint slot, uvec2 pair)
         pairs[slot] = pair;
 }
 
-// Closes the list: what lies behind its end is behind all of it.
+// Closes the list: pads it with pairs that are worse than all others.
 void pairs_end(uint tid)
 {
     memoryBarrierShared(); barrier();
@@ -89,7 +89,7 @@ void pairs_end(uint tid)
     memoryBarrierShared(); barrier();
 }
 
-// How many pairs of the list are better.
+// Returns the number of better pairs in the list.
 uint pairs_rank(uvec2 pair, uint count)
 {
     uint rank = 0u;

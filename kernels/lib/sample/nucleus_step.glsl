@@ -15,7 +15,7 @@ uint nucleus_shift(uint level)
     return level == 0u ? 19u : level == 1u ? 9u : 0u;
 }
 
-// From the best key of each slice.
+// Begins with the best key of each slice.
 void nucleus_begin(uint tid, uint top_p_q)
 {
     uint best = 0u;
@@ -31,8 +31,9 @@ void nucleus_begin(uint tid, uint top_p_q)
 
 const int SHARE = 1024 / LOCAL_X; // bins of an invocation
 
-// Finds the next digit: the first bin at which the mass up to and with it reaches the target; the
-// last one when none does. Invocations have neighbouring bins; the one that has it takes the digit.
+// Finds the next digit: the first bin at which the mass of all bins up to this one reaches the
+// target, or the last bin if none does. Each invocation has neighbouring bins; the invocation that
+// has this bin stores the digit.
 void nucleus_step(uint tid, uint level, uint top_p_q)
 {
     nucleus n = nucleus_load();
@@ -53,7 +54,8 @@ void nucleus_step(uint tid, uint level, uint top_p_q)
         }
     if (level == 0u)
         n.target = sample_target(all, top_p_q);
-    // This invocation's bins begin below the target and, but for the last one's, end at or above.
+    // The mass before this invocation's bins is below the target. The mass after them reaches it,
+    // except in the last invocation.
     bool below = tid == 0u || u64_less(start, n.target);
     if (below && (tid == uint(LOCAL_X) - 1u || !u64_less(u64_add(start, sum), n.target))) {
         uint bin = 0u;

@@ -12,12 +12,12 @@
 
 #if KIND_topk
 uint radix_topk_key(uint i);
-// Element i is one of the chosen; slots 0 .. k-1 are each filled once, those above the k-th key
-// first.
+// Called for each chosen element i. Slots 0 .. k-1 are each filled once, with those above the k-th
+// key first.
 void radix_topk_take(uint slot, uint i);
 
-// Walks the bins from the top to the one that holds the `need`-th element; takes off `need` what
-// lies above it.
+// Walks the bins from the top to the one with the `need`-th element. Subtracts the number of
+// elements above that bin from `need`.
 uint radix_topk_bin(inout uint need)
 {
     uint block = 15u;
@@ -58,7 +58,7 @@ void radix_topk(uint tid, uint count, uint k)
         memoryBarrierShared(); barrier();
     }
 
-    // `need` elements equal to the edge are wanted, and all above it.
+    // `need` elements equal to the edge are chosen, and all elements above it.
     uvec2 counts = uvec2(0u);
     for (uint i = begin; i < end; i++) {
         uint key = radix_topk_key(i);

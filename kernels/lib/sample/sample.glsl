@@ -14,7 +14,8 @@ const uint CAND_WORDS = 4u + max(256u * SLICES, 6u * SLICES + 6150u);
 #define CAND_MASS (CAND_HIST + 6144u)
 #define CAND_NUCLEUS (CAND_MASS + 4u * SLICES)
 
-// Rows of a pass may be sampled in different ways: the operations of one leave the others alone.
+// Rows of a pass may be sampled in different ways. The operations of one way skip the rows of the
+// others.
 const uint SAMPLE_GREEDY = 0u, SAMPLE_TOPK = 1u, SAMPLE_FULL = 2u;
 
 bool sample_runs(uint kind)
@@ -57,7 +58,7 @@ uint sample_exponent(uint key, uint best)
     return key != 0u && t < 255.0 ? uint(t * 8388608.0) : NEVER;
 }
 
-// The exponent at temperature T; `inv_temp` holds the bits of 1 / T, a float within 2^-20 and 2^23.
+// The exponent at temperature T. `inv_temp` has the bits of 1 / T, a float between 2^-20 and 2^23.
 uint sample_tempered(uint exponent, uint inv_temp)
 {
     uvec2 x = u64_mul(exponent, (inv_temp & 0x007fffffu) | 0x00800000u);
@@ -88,13 +89,13 @@ uvec2 sample_weight(uint exponent)
     return uvec2(n < 46u ? m >> (n - 14u) : 0u, 0u);
 }
 
-// The least weight that min-p keeps.
+// The smallest weight that min-p keeps.
 uvec2 sample_min_weight(uint min_p_q)
 {
     return uvec2(min_p_q << 13, min_p_q >> 19);
 }
 
-// The mass that top-p wants of `total`, at least 1.
+// The part of the mass `total` that top-p requires, at least 1.
 uvec2 sample_target(uvec2 total, uint top_p_q)
 {
     uvec2 target = u64_fraction(total, top_p_q);

@@ -6,15 +6,15 @@
 
 const uint NOBODY = 0xffffffffu; // no logit is a number
 
-// All invocations ask for the stop ids early: a barrier before step_end() makes them visible. Their
-// number is bounded here, and not where it ends the loop: see "Loops" of docs/kernels.md.
+// All invocations load the stop ids early; a barrier before step_end() makes them visible. Their
+// number is limited here, and not at the end of the loop: see "Loops" of docs/kernels.md.
 void stop_ids_fetch(uint tid)
 {
     for (uint i = tid; i < 33u; i += uint(LOCAL_X))
         stop_ids[i] = i == 0u ? min(STOPS[0], 32u) : STOPS[i];
 }
 
-// By one invocation. True: the sequence has stopped.
+// Called by one invocation. Returns true if the sequence has stopped.
 bool step_end(uint id)
 {
     uint pos = step_pos + step_tokens;

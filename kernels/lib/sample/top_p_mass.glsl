@@ -2,7 +2,7 @@
 //
 // Needs libs uint64, sample and nucleus, and the step state.
 
-// Of a token with this exponent; 0 when min-p drops it.
+// The weight of a token with this exponent, or 0 if min-p removes the token.
 uvec2 min_p_weight(uint exponent)
 {
     uvec2 weight = sample_weight(exponent);
@@ -11,8 +11,8 @@ uvec2 min_p_weight(uint exponent)
     return sample_weight(sample_tempered(exponent, floatBitsToUint(step_inv_temp)));
 }
 
-// As min_p_weight(), and 0 for tokens on the edge of top-p or beyond it: how many of those on the
-// edge stay is known only later.
+// Like min_p_weight(), but also 0 for tokens on the edge of top-p or beyond it. The number of
+// tokens on the edge that remain is found later.
 uvec2 top_p_weight(uint exponent, uint edge)
 {
     return exponent < edge ? min_p_weight(exponent) : uvec2(0u);

@@ -10,9 +10,9 @@
 //! SHARED uint picked
 
 #if KIND_topk
-// Does `body` with all of chosen, eight at a time: their loads do not wait for one another. What
-// is there beyond `wanted` weighs nothing. In software nothing is gained, and the text costs 80 ms
-// of compiling (llvmpipe of Mesa 22.3.6).
+// Runs `body` for all elements of chosen, eight at a time, so that their loads do not wait for each
+// other. Elements beyond `wanted` have weight 0. In software this is not faster, and the text would
+// cost 80 ms of compiling (llvmpipe of Mesa 22.3.6).
 #if TOPK_AT_ONCE == 8
 #define TOPK_EACH(body) \
     for (uint j8 = 0u; j8 < wanted; j8 += 8u) { \
@@ -26,7 +26,8 @@
     }
 #endif
 #define TOPK_BEST(j) best = max(best, chosen[j].x);
-// Mass before a token (exponent, id) in order of exponents, ties in order of ids; and of all.
+// The mass before a token (exponent, id) in order of exponents, with ties in order of ids, and the
+// whole mass.
 #define TOPK_MASS(j) \
     { \
         uvec4 other = chosen[j]; \
@@ -43,7 +44,8 @@
         before = u64_add(before, uint(chosen[j].y < id) * mass); \
     }
 
-// The id drawn from chosen[0 .. wanted), whose keys and ids are there; all invocations call it.
+// Returns the id drawn from chosen[0 .. wanted). Their keys and ids must be stored before. All
+// invocations call it.
 uint topk_draw(uint tid, uint wanted)
 {
     uint best = 0u;

@@ -74,7 +74,7 @@ vec4 row_vec4(uint i)
     return vec4(row[2u * i], row[2u * i + 1u]);
 }
 
-// vec4 i of the new value, as the cache will give it back.
+// vec4 i of the new value, with the bits that a read of the cache returns.
 vec4 new_value(attn_share share, uint i)
 {
     uint head = uint(HEADS + KV_HEADS) + share.kv_head;
@@ -82,14 +82,15 @@ vec4 new_value(attn_share share, uint i)
     return kv_round(vec4(QKV[from], QKV[from + 1u]));
 }
 
-// Leaves the rotated and scaled query in `row`. Returns its product with the new key, which is
-// stored along with the value, this invocation's vec4s of them from `first` on.
+// Stores the rotated and scaled query in `row`. Returns its product with the new key. Also stores
+// the new key and value in the cache: this invocation's vec4s of them, from `first` on.
 float take_new(attn_share share, uint first)
 {
     uint head = uint(HEADS) + share.kv_head, first_new = share.row * uint(QKV_STRIDE);
     float product = 0.0;
-    // By all, although few have a new key: softpipe stores four neighbours' elements of private
-    // arrays where the first of them says, which in a branch may be one that does not take it.
+    // All invocations run this, although few have a new key. softpipe stores elements of private
+    // arrays of four neighbours at the address of the first of them. In a branch, that first one
+    // may be inactive.
     for (uint i = 0u; i < uint(VEC4S); i++) {
         rope_item item = rope_item_at(i);
         vec4 k = rope_item_load(first_new + head * uint(HEAD_DIM), item);
@@ -120,7 +121,7 @@ float take_new(attn_share share, uint first)
     return product;
 }
 
-// The weight of a key, after the sums have been brought to the new maximum.
+// Rescales the sums to the new maximum, and returns the weight of a key.
 float take_score(float score)
 {
     float new_max = max(row_max, score), rescale = exp2(row_max - new_max);

@@ -75,11 +75,11 @@ void body(uvec3 group)
         sum += max_sum[s].y * exp(max_sum[s].x - all_max);
     uint i = tid % uint(VEC4S);
     vec4 x = vec4(0.0);
-    // As often in every invocation: see "Loops" of docs/kernels.md.
+    // The loop runs equally often in every invocation: see "Loops" of docs/kernels.md.
     for (uint s0 = 0u; s0 < uint(SPLITS); s0 += uint(SPLIT_THREADS)) {
         uint s = s0 + tid / uint(VEC4S);
         if ((SPLITS % SPLIT_THREADS == 0 || s < uint(SPLITS)) && tid < uint(SETS)) {
-            // An empty split has sum 0 and may hold anything.
+            // An empty split has sum 0, and its values are undefined.
             vec4 value = P[part0 + (first + s) * uint(VEC4S) + i];
             x += max_sum[s].y > 0.0 ? value * exp(max_sum[s].x - all_max) : vec4(0.0);
         }

@@ -65,8 +65,9 @@
 
 const int OWNED = (QUERIES * VEC4S + WG_SIZE - 1) / WG_SIZE;
 
-// One row of the table: its maximum and sum so far, scores become weights. Keys `count` and beyond
-// are not there; of the others the query sees those from `first` up to but not including `end`.
+// Updates the maximum and the sum of one row of the table, and turns its scores into weights. Keys
+// from `count` on do not exist. Of the others, the query sees those from `first` up to, but not
+// including, `end`.
 void soften(uint r, uint first, uint end, uint count)
 {
     float new_max = row_max[r];

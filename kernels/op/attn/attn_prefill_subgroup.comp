@@ -158,7 +158,7 @@ float add_dot(float sum, vec4 a, vec4 b)
     return sum;
 }
 
-// Maximum over the 8 invocations of a row, then their sum.
+// The maximum over the 8 invocations of a row, and the sum over them.
 float columns_max(float x)
 {
     for (uint mask = 1u; mask < 8u; mask *= 2u)
@@ -188,7 +188,8 @@ void body(uvec3 group)
     uint end = inside ? pos + min(TOKENS, pass_rows - t0) : 0u;
     uint kv_head = head0 / uint(HEADS / KV_HEADS);
     kv_rows keys = kv_keys(seq, kv_head);
-    // Beyond the last key that a query of the subgroup sees; 0 where it has no query.
+    // The key after the last one that a query of the subgroup sees, or 0 if the subgroup has no
+    // query.
     uint subgroup_end = pos + (row0 + uint(SUBGROUP_ROWS - 1)) / uint(HEADS_BLOCK) + 1u;
     if (pos + row0 / uint(HEADS_BLOCK) >= end)
         subgroup_end = 0u;
@@ -251,8 +252,8 @@ void body(uvec3 group)
                 for (int i = 0; i < OWN_VEC4S; i++)
                     o[r * OWN_VEC4S + i] *= rescale;
                 for (int j = 0; j < OWN_KEYS; j++) {
-                    // While a row has seen no key new_max is NO_SCORE and this 1; its first true
-                    // score makes `rescale` 0.
+                    // While a row has seen no key, new_max is NO_SCORE and this weight is 1. The
+                    // first real score makes `rescale` 0.
                     s[r * OWN_KEYS + j] = exp2(s[r * OWN_KEYS + j] - new_max);
                     row_sum[r] += s[r * OWN_KEYS + j];
                 }
@@ -263,7 +264,8 @@ void body(uvec3 group)
         memoryBarrierShared(); barrier();
         fetch_tile(tid, page_rows, first + uint(KEYS), end, ahead);
         if (any_seen) {
-            // The loop that compilers may leave rolled is outside: s wants constant indices.
+            // The outer loop is the one that compilers may leave rolled, because s needs constant
+            // indices.
             for (uint e = 0u; e < 8u; e++)
                 for (int j = 0; j < OWN_KEYS; j++) {
                     vec4 v[OWN_VEC4S];

@@ -85,8 +85,8 @@ const int OWN_ROWS = ROWS / ROW_THREADS;
 const int OWN_KEYS = KEYS / 8;
 const int OWN_VEC4S = (VEC4S + 7) / 8;
 
-// KEYS rows of the cache from `first` on, a multiple of KEYS: they lie in one page. Beyond `end`
-// zeros, whose weight is zero.
+// Loads KEYS rows of the cache from `first` on. `first` is a multiple of KEYS, so these rows are in
+// one page. Rows from `end` on are zeros; their weight is zero.
 void load_tile(uint tid, kv_rows rows, uint first, uint end)
 {
     const uint VEC8S = uint(HEAD_DIM / 8);
@@ -175,8 +175,8 @@ void body(uvec3 group)
             for (int i = 0; i < OWN_VEC4S; i++)
                 o[r * OWN_VEC4S + i] *= rescale;
             for (int j = 0; j < OWN_KEYS; j++) {
-                // While a row has seen no key new_max is NO_SCORE and this 1; its first true score
-                // makes `rescale` 0.
+                // While a row has seen no key, new_max is NO_SCORE and this weight is 1. The first
+                // real score makes `rescale` 0.
                 float p = exp2(s[r * OWN_KEYS + j] - new_max);
                 weight[row * uint(WEIGHT_STRIDE) + x + uint(8 * j)] = p;
                 row_sum[r] += p;

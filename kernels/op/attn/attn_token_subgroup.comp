@@ -149,15 +149,15 @@ const int OWN = (VEC8S + KEY_THREADS - 1) / KEY_THREADS;
 const int TURNS = (KEY_PARTS + AT_A_TIME - 1) / AT_A_TIME;
 const int KEYS = KEY_PARTS * SLOTS; // at a time
 const int ROUND = DEPTH * KEYS;
-// A round begins at a multiple of ROUND, so that its keys lie in so many pages: those of as many
+// A round begins at a multiple of ROUND, so its keys are in this number of pages: those of as many
 // turns of KEYS each.
 const int PAGES = min(DEPTH, max(1, ROUND / KV_RUN)), PAGE_TURNS = DEPTH / PAGES;
-// Of an invocation's vec4s, all halves of vec8s: the i-th one's place in the head.
+// The place in the head of the i-th vec4 of an invocation. Two vec4s are a vec8.
 #define OWN_VEC4(i) (2u * (uint(KEY_THREADS * ((i) / 2)) + i8) + uint((i) % 2))
 
-// An invocation's place: vec8 e * KEY_THREADS + i8 of a key's row for each e below OWN (beyond the
-// row, zeros of q). The invocations of a key are neighbours within the subgroup, whatever the order
-// of local invocations.
+// An invocation's place. It has vec8 e * KEY_THREADS + i8 of a key's row for each e below OWN;
+// beyond the row, q is zero. The invocations of a key are neighbours within the subgroup, for any
+// order of local invocations.
 struct attn_place {
     uint i8, part;
     uint slot0, slot; // of the part's keys the first, and its own
@@ -182,7 +182,7 @@ void take_part(uint turn, attn_share share, inout attn_place at)
 #endif
 }
 
-// False: the whole group has no keys.
+// Returns false if the whole group has no keys.
 bool place_of(uvec3 group, out attn_share share, out attn_place at)
 {
     share = attn_share_of(group.y, group.x, uint(TAKEN), uint(ROUNDS * ROUND), uint(ROUND));
@@ -193,9 +193,8 @@ bool place_of(uvec3 group, out attn_share share, out attn_place at)
     return share.inside && share.split < share.splits;
 }
 
-// Keys and values of the round that begins at `next`; its pages are looked up once, and a round
-// before they are needed. What lies beyond the split is read as the round's first key, and not
-// used.
+// The keys and values of the round that begins at `next`. Its pages are looked up once, a round
+// before they are needed. Keys beyond the split are read as the round's first key, and not used.
 uint page_rows[PAGES], none;
 #define LOOK_UP                                                                                    \
     for (int p = 0; p < PAGES; p++) {                                                              \
@@ -216,8 +215,8 @@ uint page_rows[PAGES], none;
         }                                                                                          \
     }
 
-// AHEAD: the first round's pages, or its keys too, are asked for before other groups are waited
-// for: nothing of it changes in a step.
+// AHEAD: the first round's pages, with 2 also its keys, are loaded before the group waits for other
+// groups. They do not change during a step.
 uvec4 ahead[AHEAD > 1 ? DEPTH * OWN * KV_VEC8 : 1];
 
 void begin(uvec3 group)
@@ -252,7 +251,8 @@ void body(uvec3 group)
     uint row = gl_SubgroupID % uint(HEADS_BLOCK); // its head, of the block
     uint part = i8 / uint(KEY_THREADS / DEPTH); // of DEPTH keys: the one whose score it has
     kv_vec8 k[DEPTH * OWN], v[DEPTH * OWN];
-    // Invocations issue in order: the new rows do not wait for the page table, nor keys for them.
+    // Invocations issue loads in order: the new rows do not wait for the page table, and the keys
+    // do not wait for the new rows.
     row_items items;
     load_rows(tid, share, items);
 #if SINKS_head
@@ -303,7 +303,8 @@ void body(uvec3 group)
             o[i] = vec4(0.0);
         }
         float row_max = NO_SCORE, row_sum = 0.0; // the sum in DEPTH parts
-        // The new key is the first of slot 0; its whole subgroup computes, as shuffles want it.
+        // The new key is the first key of slot 0. Its whole subgroup computes, because shuffles
+        // require that.
         if (share.has_new && place.part == 0u) {
             bool mine = slot == 0u;
             float product = 0.0;

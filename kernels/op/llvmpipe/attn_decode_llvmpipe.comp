@@ -85,7 +85,7 @@ uint head_at(attn_share share, uint head)
     return share.row * uint(QKV_STRIDE / 4) + head * uint(VEC4S);
 }
 
-// Of row r of `rotated`: the first vec4 in QKV, and the factor.
+// The first vec4 in QKV and the factor of row r of `rotated`.
 uint head_of_row(attn_share share, uint r)
 {
     return head_at(share, r < uint(ROWS) ? share.head0 + r : uint(HEADS) + share.kv_head);
@@ -98,7 +98,7 @@ float row_factor(uint r)
 
 const uint HALF = uint(ROPE_DIMS / 8); // vec4s from a rotated number to its partner
 
-// The block's queries, as scores want them, and the new key behind them, rotated: to `rotated`.
+// Writes the block's scaled queries, and after them the new key, to `rotated`. All are rotated.
 void rotate_new(uint tid, attn_share share)
 {
 #if ROPE_DIMS > 0
@@ -121,8 +121,8 @@ void rotate_new(uint tid, attn_share share)
 #endif
 }
 
-// The new key and value as the cache holds them, a few vec4s per invocation: to the cache, the
-// value to new_value, and this part of the key's scores to new_score.
+// Rounds the new key and value to the cache's type, a few vec4s per invocation. Stores both in the
+// cache, the value in new_value, and this part of the key's scores in new_score.
 void take_new(uint tid, attn_share share, uint key, uint value)
 {
     uint from = head_at(share, uint(HEADS + KV_HEADS) + share.kv_head);
@@ -156,7 +156,7 @@ void load_queries()
     EACH_VEC8(QUERY)
 }
 
-// vec4 i of the merged result of head r of the block. The new key counts as one more share.
+// Returns vec4 i of the merged result of head r of the block. The new key counts as one more share.
 void merge_shares(uint r, uint i, attn_share share)
 {
     const uint SHARES = uint(WG_SIZE);

@@ -95,8 +95,8 @@ void body(uvec3 group)
             float s[ROWS];
             multiply_key(kv_page_row(page_keys, j), s);
             for (int r = 0; r < ROWS; r++) {
-                // A row that has seen no key yet takes NO_SCORE for scores and forgets them all
-                // with its first true one, which exceeds them by far more than 8.
+                // A row that has seen no key yet has NO_SCORE as all scores. Its first real score
+                // exceeds them by far more than 8, and so removes their weight.
                 bool seen = j <= query_pos[r] && j >= first_key(query_pos[r]);
                 s[r] = seen ? score_of(s[r]) : NO_SCORE;
             }

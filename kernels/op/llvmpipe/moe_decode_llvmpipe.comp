@@ -56,7 +56,7 @@ vec4 gemv_x(uint s, uint i)
     return i < uint(K / 4) ? X[s * uint(X_STRIDE / 4) + i] : vec4(0.0);
 }
 
-// Adds row r of the expert of choice s times x number `number`, multiplied by `factor`, to y.
+// Adds row r of the expert of choice s, times x number `number`, times `factor`, to y.
 #define CHOICE(number, s, factor) \
     { \
         const int x_row = number; \

@@ -110,7 +110,8 @@
 //! LIB matmul_result
 //! LIB arrival
 
-// Private arrays stay in registers only if every index is a constant, and loops may stay loops.
+// Private arrays are kept in registers only if every index is a constant, and compilers may leave
+// loops rolled.
 #define TIMES_1(F, i, a)  F((i), a)
 #define TIMES_2(F, i, a)  TIMES_1(F, i, a) TIMES_1(F, (i) + 1, a)
 #define TIMES_4(F, i, a)  TIMES_2(F, i, a) TIMES_2(F, (i) + 2, a)
@@ -221,7 +222,7 @@ void store_w(uint lane, uint part, uint k)
     EACH_QUAD(MULTIPLY_Z, c) \
     EACH_QUAD(MULTIPLY_W, c)
 
-// 16 columns of K, the low or high halves of the codes.
+// Multiplies 16 columns of K: the low or the high nibbles of the codes.
 void multiply(uvec2 place, uint part, uint shift)
 {
     vec4 s[ROW_QUADS], m[ROW_QUADS], w0[ROW_QUADS], w1[ROW_QUADS], w2[ROW_QUADS], w3[ROW_QUADS], x;
@@ -244,7 +245,7 @@ void multiply(uvec2 place, uint part, uint shift)
 #define ZERO_QUAD(h, c)   acc[(c) * ROW_QUADS + (h)] = vec4(0.0);
 #define ZERO_COLUMN(c, a) EACH_QUAD(ZERO_QUAD, c)
 
-// Rounds of columns go through shared memory, where the parts are added up.
+// The parts are added up in shared memory, in rounds of columns.
 #define PUT_QUAD(h, c) \
     kept[base + (uint((c) * LANES_T % ROUND) + place.y) * uint(ROWS / 4) + \
          uint((h) * LANES_N) + place.x] = acc[(c) * ROW_QUADS + (h)];

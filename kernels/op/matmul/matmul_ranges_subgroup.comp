@@ -110,7 +110,7 @@ uint gemv_row(uint r)
     return min(r, rows - 1u) * uint(W_STRIDE);
 }
 
-// Unpacks what was fetched; then the next unit may be.
+// Unpacks the fetched unit, so that the next one may be fetched.
 void unpack(uint unit)
 {
     uint k = unit < uint(K / 16) ? 16u * unit : 0u;
@@ -119,7 +119,7 @@ void unpack(uint unit)
     UNPACK_ROWS
 }
 
-// With unit `at` of the slice of x.
+// Multiplies with unit `at` of the slice of x.
 void multiply(uint at)
 {
     vec4 x;
@@ -151,7 +151,8 @@ void body(uvec3 group)
     uint last = min(end * uint(THREAD_ROWS), rows);
     gemv_fetch(quad * uint(THREAD_ROWS), unit0 + lane);
 #if FULL && 4 * UNITS <= WG_SIZE
-    // Loads come first and without a condition: else each would be a branch that waits for it.
+    // Loads come first and without a condition. Otherwise each load would be a branch that waits
+    // for it.
     vec4 all_x[COLUMNS];
     for (int c = 0; c < COLUMNS; c++)
         all_x[c] = X[min(uint(c), pass_rows - 1u) * uint(X_STRIDE / 4) + 4u * unit0 +

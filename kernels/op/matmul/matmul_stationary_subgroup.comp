@@ -98,7 +98,7 @@
 //! LIB matmul_result
 //! LIB arrival
 
-// Private arrays stay in registers only if every index is a constant.
+// Private arrays are kept in registers only if every index is a constant.
 #define EACH_TOKEN(F, j) \
     F(0, j) F(1, j) F(2, j) F(3, j) F(4, j) F(5, j) F(6, j) F(7, j)
 #define EACH_ROW(F, r) F(0, r) F(1, r) F(2, r) F(3, r)
@@ -176,7 +176,7 @@ void load_x(uint set, uint lane, bool inside)
     uint at;
     EACH_TOKEN(LOAD_X, 0)
 #if K % (16 * UNITS)
-    // Not a condition on the loads: each would become a branch that waits.
+    // The loads have no condition: each would become a branch that waits.
     if (!inside) {
         EACH_TOKEN(CLEAR_X, 0)
     }
@@ -202,7 +202,7 @@ uint row_word(uint row)
     return min(first + row, rows - 1u) * uint(W_STRIDE);
 }
 
-// The head of scales that a thread has of the batch from `row` on.
+// The head of scales that an invocation has of the batch from `row` on.
 void fetch_head(uint tid, uint slice, uint row)
 {
     uint k = (slice * uint(HEADS) + tid % uint(HEADS)) * 256u;
@@ -232,7 +232,7 @@ void store_head(uint tid, uint buf)
 #define MUL_FOUR(i, j) \
     MUL_COLUMN(i, j, x) MUL_COLUMN(i, j, y) MUL_COLUMN(i, j, z) MUL_COLUMN(i, j, w)
 
-// Row i of those that are multiplied: its sums of the subgroup go to `parts`.
+// Multiplies row i of the current rows, and stores the subgroup's sums in `parts`.
 #define MULTIPLY_ROW(i, r) \
     w[0] = vec4(now[i].x & NIBBLES); \
     w[1] = vec4(now[i].y & NIBBLES); \
@@ -247,7 +247,7 @@ void store_head(uint tid, uint buf)
     if (lane < uint(COLUMNS)) \
         parts[to + uint((i) * COLUMNS)] = y;
 
-// What was there, for post=add.
+// Returns the number in Y for post=add, else 0.
 float old(uint row, uint t)
 {
 #if POST_add
@@ -257,7 +257,7 @@ float old(uint row, uint t)
 #endif
 }
 
-// The result of a row, with post=glu of it and the next.
+// Stores the result of a row, or with post=glu of this row and the next.
 void store(uint row, uint t, vec2 y, float before)
 {
     if (t >= pass_rows)
@@ -301,8 +301,8 @@ void add_up(uint tid, uint buf, uint slice, uint row1, uint left)
 }
 
 #if SLICES > 1
-// Adds up the slices' sums of `count` rows, four results of a thread at a time: loads of later ones
-// would wait for stores of those before.
+// Adds up the slices' sums of `count` rows. An invocation loads four results at a time, because
+// later loads would wait for earlier stores.
 void join(uint tid, uint count)
 {
     uint per = count / uint(WIDE), items = per * uint(COLUMNS);
@@ -368,7 +368,8 @@ void body(uvec3 group)
             for (int i = 0; i < AHEAD; i++)
                 now[i] = codes[i] >> shift;
             EACH_ROW(FETCH_ROW, r + uint(AHEAD))
-            // Here: NVIDIA's compiler waits for all loads on their way where it waits for these.
+            // This is placed here because NVIDIA's compiler waits for all pending loads where it
+            // waits for these.
             if (r == r0)
                 fetch_head(tid, slice, r0 + uint(2 * BATCH));
             EACH_ROW(MULTIPLY_ROW, r)

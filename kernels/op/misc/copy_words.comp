@@ -27,7 +27,8 @@ void body(uvec3 group)
 {
     uint from = group.x * uint(LOCAL_X * EACH) + gl_LocalInvocationID.x;
     uvec4 units[EACH];
-    // A store may not overtake a load of another buffer: all loads first, so that they overlap.
+    // The compiler may not move a store before a load of another buffer, or the other way round. So
+    // all loads come first, and overlap.
     for (int i = 0; i < EACH; i++)
         units[i] = SRC[min(from + uint(LOCAL_X * i), rows - 1u)];
     for (int i = 0; i < EACH; i++)

@@ -36,7 +36,7 @@ void body(uvec3 group)
     uint first = group.x * uint(LOCAL_X * EACH) + gl_LocalInvocationID.x, t = group.y;
     if (first >= uint(H / 4) || t >= pass_rows)
         return;
-    // Wraps below the band, and is then not below `rows`.
+    // An id before the band wraps around, and is then not below `rows`.
     uint id = IDS[row_ids(t) + row_pos(t)] - row0;
     if (id >= rows)
         return;

@@ -91,7 +91,7 @@ uint gemm_token(uint t)
 #endif
 }
 
-// The tile of `count` pairs that is in `pairs`.
+// Computes the tile of the `count` pairs in `pairs`.
 void multiply_tile(uint tid, uint count)
 {
     uint thread_n = tid % uint(THREADS_N), thread_t = tid / uint(THREADS_N);

@@ -97,7 +97,7 @@ float row_bias(uint r)
     return band_bias(band_row(expert, r));
 }
 
-// Two neighbouring rows i, i + 1 of a pair whose row of Y starts at y.
+// Stores two neighbouring rows i, i + 1 of a pair whose row of Y starts at y.
 #if POST_glu
 #define STORE_PAIR(t, i) \
     r = row1 + TILE_ROW(place.x, i); \
@@ -119,7 +119,7 @@ float row_bias(uint r)
         EACH_QUAD(STORE_QUAD, t) \
     }
 
-// The tile of `count` pairs that is in `pairs`.
+// Computes the tile of the `count` pairs in `pairs`.
 void multiply_tile(uint tid, uint count)
 {
     uint i, y, r;

@@ -42,7 +42,8 @@ void walk_on(inout walk w, uint ties, uvec2 mass, uvec2 tie_weight)
     w.mass = u64_add(w.mass, u64_add(mass, u64_scale(tie_weight, taken)));
 }
 
-// How many tokens on the edge top-p keeps: the fewest whose mass brings `before` to the target.
+// Returns the number of tokens on the edge that top-p keeps: the fewest whose mass brings `before`
+// to the target.
 uint tie_room(nucleus n)
 {
     if (n.edge == NEVER)
@@ -73,7 +74,7 @@ void body(uvec3 group)
     }
     uvec2 draw = u64_mul_high(draw_bits(step_draws, step_seed_lo, step_seed_hi), whole.mass);
 
-    // This slice, a run of neighbouring tokens per invocation.
+    // Walks this slice. Each invocation has a run of neighbouring tokens.
     const uint RUN = SLICE / uint(LOCAL_X);
     uint begin = min(group.x * SLICE + tid * RUN, uint(VOCAB));
     uint end = min(begin + RUN, uint(VOCAB));

@@ -36,7 +36,7 @@ void body(uvec3 group)
 {
     step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
-    // Not a constant: loops that are written out take long to compile, see "Loops" of
+    // The bound is not a constant, because unrolled loops take long to compile: see "Loops" of
     // docs/kernels.md.
     uint bins = step_top_p_q == 0u ? 0u : 1024u;
     for (uint i = tid; i < bins; i += uint(LOCAL_X)) {

@@ -48,7 +48,7 @@ void body(uvec3 group)
     }
     best[tid] = uvec2(key, id);
     memoryBarrierShared(); barrier();
-    // By all: in a branch each load of llvmpipe's is a loop over its invocations.
+    // All invocations load: in a branch, each load on llvmpipe is a loop over its invocations.
     for (uint l = 0u; l < uint(LOCAL_X); l++) {
         uvec2 other = best[l];
         bool better = other.x > key || (other.x == key && key != 0u && other.y < id);

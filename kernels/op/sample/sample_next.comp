@@ -114,7 +114,8 @@ uint choose(uint tid)
     uint deep = (wanted + SLICES - 1u) / SLICES, heads = (wanted + deep - 1u) / deep;
     uvec2 head = CAND[slot_of(min(tid, SLICES - 1u), deep - 1u)];
     uvec2 edge = pairs_begin(tid, tid < SLICES ? head : NO_PAIR, heads);
-    // Slices are in order of rank: eight of each at a time, until none has all of them before it.
+    // The pairs of each slice are in order of rank. Eight pairs of each slice are read at a time,
+    // until no slice has all eight before the edge.
     for (uint from = 0u; from < wanted; from += 8u) {
         uvec2 got[RUNS];
         uint mine = 0u;

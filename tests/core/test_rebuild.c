@@ -319,6 +319,59 @@ static void test_batch(void **state)
     }
 }
 
+/* The device is lost while a batch is idle. The rebuild allocates the KV cache that the batch has
+ * reserved: a session that is restored before the batch does so (`first`), or the batch itself. Then
+ * it decodes two requests together, for the first time. */
+static void lose_idle_batch(bool first)
+{
+    struct tiny_engine e;
+    struct dgl_batch *b = NULL;
+    struct dgl_session *other = NULL;
+    int right = 0;
+    size_t left = 1;
+    open_engine(&e);
+    dgl_session_destroy(&e.session);
+    assert_int_equal(dgl_batch_create(e.model, dgl_batch_params(.sequences = 2), &b), DGL_OK);
+    const uint64_t bytes = e.model->shard->kv.bytes;
+    assert_true(bytes > 0);
+    if (first)
+        other = tiny_session(&e, 0);
+    lose(&e);
+    rebuild(&e);
+    const uint64_t again = e.model->shard->kv.bytes;
+    if (first ? again <= bytes : again != bytes)
+        fail_msg("%llu bytes of KV cache after the rebuild, %llu for the batch before",
+                 (unsigned long long)again, (unsigned long long)bytes);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            dgl_batch_submit(b,
+                             dgl_request_params(.ids = prompt, .num_ids = PROMPT,
+                                                .max_tokens = ANSWER, .ignore_eos = true,
+                                                .finish_cb = end_request, .priv = &right),
+                             NULL),
+            DGL_OK);
+    while (left > 0)
+        if (dgl_batch_step(b, &left) != DGL_OK)
+            fail_msg("%s", e.log.text);
+    assert_int_equal(right, 2);
+    dgl_session_destroy(&other);
+    dgl_batch_destroy(&b);
+    tiny_engine_close(&e);
+    assert_int_equal(gl_fail.live_buffers, 0);
+}
+
+static void test_batch_alone(void **state)
+{
+    (void)state;
+    lose_idle_batch(false);
+}
+
+static void test_batch_after_session(void **state)
+{
+    (void)state;
+    lose_idle_batch(true);
+}
+
 /* The owner of the context creates another one. */
 static void test_foreign_context(void **state)
 {
@@ -392,6 +445,8 @@ int main(void)
         cmocka_unit_test_setup(test_failing_submits, gl_fail_setup),
         cmocka_unit_test_setup(test_cancelled, gl_fail_setup),
         cmocka_unit_test_setup(test_batch, gl_fail_setup),
+        cmocka_unit_test_setup(test_batch_alone, gl_fail_setup),
+        cmocka_unit_test_setup(test_batch_after_session, gl_fail_setup),
         cmocka_unit_test_setup(test_foreign_context, gl_fail_setup),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);

@@ -320,8 +320,8 @@ static void test_batch(void **state)
 }
 
 /* The device is lost while a batch is idle. The rebuild allocates the KV cache that the batch has
- * reserved: a session that is restored before the batch does so (`first`), or the batch itself. Then
- * it decodes two requests together, for the first time. */
+ * reserved: a session that is restored before the batch does so (`first`), or the batch itself.
+ * Then it decodes two requests together, for the first time. */
 static void lose_idle_batch(bool first)
 {
     struct tiny_engine e;

@@ -461,20 +461,25 @@ enum dgl_status decoder_prepare(struct decoder *d, struct shape_set draws)
     struct shard *shard = d->state->model->shard;
     struct runner *r = &d->state->runner;
     struct exec_run *run;
+    struct shape_set shapes;
+    uint32_t serial;
     enum dgl_status status;
     TRY(pass_state_follow(d->state));
-    TRY(plan_add_batch(&shard->engine->plan));
     if (d->prepared == shard->engine_serial && all.count == d->draws.count &&
         r->runs->dispatch.count > 0)
         return DGL_OK;
     d->draws = all;
     d->choice = NULL; /* of an engine that may be gone */
-    const struct shape_set shapes = shapes_join(all_shapes(d), d->draws);
-    TRY(pass_state_compile(d->state, shapes));
+    do {              /* compiling may replan, and the new plan may have other bodies */
+        serial = shard->engine_serial;
+        TRY(plan_add_batch(&shard->engine->plan));
+        shapes = shapes_join(all_shapes(d), d->draws);
+        TRY(pass_state_compile(d->state, shapes));
+    } while (serial != shard->engine_serial);
     TRY(runner_run(r, body_of(d, 1), &run));
     for (uint32_t i = 0; i < shapes.count; i++)
         TRY(runner_run(r, recipe_of(shapes.of[i]), &run));
-    d->prepared = shard->engine_serial;
+    d->prepared = serial;
 done:
     return status;
 }

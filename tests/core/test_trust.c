@@ -9,6 +9,7 @@
 
 #include "core/base/file.h"
 #include "core/memory/kernel_records.h"
+#include "core/oracle/kernel_check.h"
 #include "core/seq/session.h"
 #include "gl/gl_internal.h"
 #include "tests/support/record_edit.h"
@@ -20,10 +21,11 @@
  */
 
 static struct {
-    const char *kernel; /* NULL: a right driver; "": every kernel */
-    const char *define; /* constant that it halves; NULL: K */
-    bool bare;          /* it does not support program binaries, like softpipe */
-    bool slow;          /* it does not compute wrongly, but its compiler exceeds the limit */
+    const char *kernel;  /* NULL: a right driver; "": every kernel */
+    const char *define;  /* constant that it halves; NULL: K */
+    bool bare;           /* it does not support program binaries, like softpipe */
+    bool slow;           /* it does not compute wrongly, but its compiler exceeds the limit */
+    const char *slow_at; /* only for programs with this line; NULL: all */
 } liar;
 
 void __real_gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params);
@@ -53,7 +55,8 @@ enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
 {
     const char *define = liar.define ? liar.define : "#define K ";
     for (size_t i = 0; i < count && liar.slow; i++) {
-        if (!is_lied_about(params[i].label) || !params[i].end)
+        if (!is_lied_about(params[i].label) || !params[i].end ||
+            (liar.slow_at && !strstr(params[i].source, liar.slow_at)))
             continue;
         *params[i].end = GL_COMPILE_TIME;
         return params[i].refused(params[i].refused_priv, false, "the compiler exceeds 60 s");
@@ -63,7 +66,7 @@ enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
     memcpy(lies, params, count * sizeof(*lies));
     for (size_t i = 0; i < count; i++) {
         const char *at = strstr(params[i].source, define);
-        if (!at || !is_lied_about(params[i].label))
+        if (!at || liar.slow || !is_lied_about(params[i].label))
             continue;
         char *end;
         long k = strtol(at + strlen(define), &end, 10);
@@ -488,13 +491,84 @@ static void records_are_believed(void **state)
     free(path);
 }
 
+static void end_request(void *priv, const struct dgl_request_result *result)
+{
+    assert_int_equal(result->status, DGL_OK);
+    assert_memory_equal(result->tokens, right.tokens, sizeof(right.tokens));
+    (*(int *)priv)++;
+}
+
+/* The compiler exceeds its limit at the logits of a pass over two sequences. The model gets another
+ * plan, and every kernel that then runs has passed its test. */
+static void test_batch_of_another_plan(void **state)
+{
+    (void)state;
+    struct test_log log;
+    struct dgl_device *dev = NULL;
+    struct dgl_model *model = NULL;
+    struct dgl_batch *b = NULL;
+    char line[32], key[65];
+    char *cache = test_tmpdir();
+    int ended = 0;
+    size_t left = 1, known = 0;
+    test_log_init(&log, DGL_LOG_WARN);
+    assert_int_equal(
+        dgl_device_create(&log.log, dgl_device_params(.select = "any", .cache_dir = cache), &dev),
+        DGL_OK);
+    assert_int_equal(dgl_model_load(dev, dgl_model_params(.path = MODEL, .context = 64), &model),
+                     DGL_OK);
+    assert_int_equal(dgl_batch_create(model, dgl_batch_params(.sequences = 2), &b), DGL_OK);
+    struct plan *plan = &model->shard->engine->plan;
+    const struct body *body = plan_body(plan, plan_batch_shape(plan, 2));
+    snprintf(line, sizeof(line), "#define N %d\n", (int)dgl_model_get_info(model)->vocab);
+    liar.kernel = body->use[body->ops.count - 1]->choice.kernel->name;
+    liar.slow_at = line;
+    liar.slow = true;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            dgl_batch_submit(b,
+                             dgl_request_params(.prompt = "The big dog", .max_tokens = STEPS,
+                                                .ignore_eos = true, .finish_cb = end_request,
+                                                .priv = &ended),
+                             NULL),
+            DGL_OK);
+    while (left > 0)
+        if (dgl_batch_step(b, &left) != DGL_OK)
+            fail_msg("%s", log.text);
+    assert_int_equal(ended, 2);
+    assert_contains(log.text, liar.kernel);
+    plan = &model->shard->engine->plan;
+    for (size_t n = 0; n < plan->num_bodies; n++)
+        for (size_t i = 0; i < plan->bodies[n]->ops.count; i++) {
+            const struct kernel_use *use = plan->bodies[n]->use[i];
+            if (!programs_has(&model->shard->engine->programs, use) ||
+                !kernel_judge_knows(use->request.op) || !kernel_records_key(dev, &use->choice, key))
+                continue;
+            known++;
+            if (!kernel_records_is_right(dev, key))
+                fail_msg("%s, for %s, runs without a test", use->choice.kernel->name,
+                         plan->bodies[n]->ops.ops[i].label);
+        }
+    assert_true(known > 10);
+    dgl_batch_destroy(&b);
+    dgl_model_destroy(&model);
+    dgl_device_destroy(&dev);
+    memset(&liar, 0, sizeof(liar));
+    test_tmpdir_remove(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slow_compiler),       cmocka_unit_test(test_slow_compiler_for_all),
-        cmocka_unit_test(test_judged_once),         cmocka_unit_test(test_another_kernel_serves),
-        cmocka_unit_test(test_self_test),           cmocka_unit_test(test_no_kernel_is_left),
-        cmocka_unit_test(test_stage_that_is_wrong), cmocka_unit_test(test_driver_without_binaries),
+        cmocka_unit_test(test_slow_compiler),
+        cmocka_unit_test(test_slow_compiler_for_all),
+        cmocka_unit_test(test_judged_once),
+        cmocka_unit_test(test_another_kernel_serves),
+        cmocka_unit_test(test_self_test),
+        cmocka_unit_test(test_no_kernel_is_left),
+        cmocka_unit_test(test_stage_that_is_wrong),
+        cmocka_unit_test(test_driver_without_binaries),
+        cmocka_unit_test(test_batch_of_another_plan),
     };
     set_up();
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,7 +189,7 @@ enum dgl_status kernel_records_open(struct dgl_device *dev)
         if (status == DGL_OK)
             dgl_notice(dev->log,
                        "%s: the kernel %s computed wrongly here and is not used; `dopplergl "
-                       "selftest` asks it again",
+                       "selftest` tests it again",
                        dev->info.renderer, record->key);
     }
     return status;

@@ -389,7 +389,7 @@ static void a_crowd_beyond_the_descriptors(void **state)
                                  .program = "/bin/sh"},
         &refused);
     assert_int_equal(refused.code, 1);
-    assert_contains(refused.err, "64 descriptors are too few");
+    assert_contains(refused.err, "the descriptor limit 64 is too low");
     process_finish(&refused);
 }
 

@@ -211,10 +211,10 @@ static unsigned connections(const struct options *opt)
         files.rlim_cur >= wanted + RESERVE)
         return (unsigned)wanted;
     if (files.rlim_cur < RESERVE + FEWEST) {
-        console_error(
-            "serve: %llu descriptors are too few: %d may be the model's and the driver's, "
-            "and %d connections want to be possible; raise the limit (ulimit -n)",
-            (unsigned long long)files.rlim_cur, (int)RESERVE, (int)FEWEST);
+        console_error("serve: the descriptor limit %llu is too low: model and driver may use %d, "
+                      "and at least "
+                      "%d connections are required; raise it (ulimit -n)",
+                      (unsigned long long)files.rlim_cur, (int)RESERVE, (int)FEWEST);
         return 0;
     }
     const unsigned most = (unsigned)(files.rlim_cur - RESERVE);

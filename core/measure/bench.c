@@ -395,9 +395,9 @@ static enum dgl_status count_bytes(struct bench *b)
     return DGL_OK;
 }
 
-/* Weights and scratch as in a session's estimate, the cache at the size for this run's tokens, and
- * parameter blocks for the operations of these shapes, as single dispatches and in each form of
- * one program. */
+/* Bytes: weights and scratch as in a session's estimate; the KV cache for this run's tokens; and a
+ * parameter block per operation of these shapes, once for single dispatches and once for each form
+ * of the persistent program. */
 static uint64_t estimate(const struct bench *b, struct shape_set shapes)
 {
     const struct dgl_session *s = b->s;

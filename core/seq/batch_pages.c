@@ -1,4 +1,5 @@
-/* Pages of a batch's lanes: decides which requests may begin, and which give their pages back.
+/* Pages of a batch's lanes: sizes the pool when the batch is created, decides which requests may
+ * begin, and which give their pages back.
  *
  * Lanes are pooled sequences of the KV cache (core/memory/kv_cache.h). A request may begin if the
  * pages suffice, at every step ahead, for the expected lengths of all running requests and its own.

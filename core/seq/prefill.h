@@ -47,8 +47,9 @@ size_t session_trace_points(const struct dgl_session *s);
  * len < count afterwards, session_eval(count) must follow. */
 enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                  size_t *reused);
-/* Reports NaN or infinite logits, with advice. They may come from the weights or from a user's own
- * kernel: neither is checked beforehand. */
+/* Reports NaN or infinite logits, with advice. `fmt` names the values and the verb, for example
+ * "the logits are". Such logits may come from the weights or from a user's own kernel: neither is
+ * checked beforehand. */
 enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char *fmt, ...)
     DGL_PRINTF(2, 3);
 

@@ -47,6 +47,8 @@ struct dgl_chat {
 enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str text,
                          const int32_t *ids, size_t num_ids);
 enum dgl_status chat_set_system(struct dgl_chat *chat, struct dgl_str text);
+/* Keeps the first `count` messages. Lowers `hidden` so that the last question stays visible to the
+ * model. */
 void chat_trim(struct dgl_chat *chat, size_t count);
 /* Returns NULL if there is no system message. */
 const struct chat_message *chat_system(const struct dgl_chat *chat);

@@ -190,76 +190,56 @@ static void judge(struct smoke *t, const struct deviation *d, const char *where,
           MAX_NMSE, kernels);
 }
 
-/* Compares the stream at a point with the oracle. The test judges only the addition of a block, not
- * the stream before it. */
-static void judge_point(struct smoke *t, size_t point)
-{
-    size_t hidden = (size_t)t->desc->hidden;
-    const float *got = t->stream.values + point * t->count * hidden;
-    const double *want = oracle_stream(t->oracle);
-    struct deviation phase[2] = {0};
-    char where[64];
-    for (size_t r = 0; r < t->count; r++) {
-        struct deviation *d = &phase[r >= t->prefill];
-        if (point && point % 2 == 0 && oracle_is_tie(t->oracle, r))
-            continue;
-        for (size_t i = r * hidden; i < (r + 1) * hidden; i++) {
-            double added = want[i] - t->before[i];
-            d->error += (got[i] - want[i]) * (got[i] - want[i]);
-            d->power += added * added;
-            d->stream += t->before[i] * t->before[i];
-        }
-    }
-    if (point == 0)
-        snprintf(where, sizeof(where), "the embedding");
-    else
-        snprintf(where, sizeof(where), "%s of layer %zu",
-                 point % 2 ? "attention" : "the feed-forward part", (point - 1) / 2);
-    judge(t, &phase[0], where, t->stream.first, point);
-    judge(t, &phase[1], where, PASS_DECODE, point);
-}
-
-/* Copies the device's stream at a point as the input of the oracle's next block. */
-static void take_point(struct smoke *t, size_t point)
-{
-    size_t values = t->count * (size_t)t->desc->hidden;
-    double *stream = oracle_stream(t->oracle);
-    for (size_t i = 0; i < values; i++)
-        stream[i] = t->before[i] = t->stream.values[point * values + i];
-}
-
 /* Compares each block and the head with t->oracle. The oracle gets the device's stream as the input
- * of every block, so each block is judged alone. Also runs t->exact, and leaves its logits in
- * t->want. */
+ * of every block, so only the addition of a block is judged, not the stream before it. Also runs
+ * t->exact, and leaves its logits in t->want. */
 static enum dgl_status check_blocks(struct smoke *t)
 {
-    size_t vocab = (size_t)t->desc->vocab, layers = (size_t)t->desc->layers;
+    const size_t vocab = (size_t)t->desc->vocab, hidden = (size_t)t->desc->hidden;
+    const size_t layers = (size_t)t->desc->layers, num_values = t->count * hidden;
     enum dgl_status status;
-    TRY(oracle_embed(t->oracle, t->ids));
-    TRY(oracle_embed(t->exact, t->ids));
-    judge_point(t, 0);
-    for (size_t point = 1; point <= 2 * layers; point++) {
-        size_t layer = (point - 1) / 2;
-        take_point(t, point - 1);
-        enum oracle_block block = point % 2 ? ORACLE_ATTENTION : ORACLE_FFN;
-        TRY(oracle_add(t->oracle, (int32_t)layer, block));
-        judge_point(t, point);
-        TRY(oracle_add(t->exact, (int32_t)layer, block));
-        bool go_on = !t->p->progress_cb || point % 2 ||
-                     t->p->progress_cb(t->p->progress_priv, "layers", layer + 1, layers);
-        if (!go_on || session_is_cancelled(t->s))
+    for (size_t point = 0; point <= 2 * layers + 1; point++) {
+        const bool head = point == 2 * layers + 1, block = point > 0 && !head;
+        const enum oracle_block kind = point % 2 ? ORACLE_ATTENTION : ORACLE_FFN;
+        const size_t layer = block ? (point - 1) / 2 : 0, width = head ? vocab : hidden;
+        const float *got = head ? t->logits : t->stream.values + point * num_values;
+        double *stream = oracle_stream(t->oracle);
+        struct deviation phase[2] = {0};
+        char where[64];
+        for (size_t i = 0; point > 0 && i < num_values; i++)
+            stream[i] = t->before[i] = t->stream.values[(point - 1) * num_values + i];
+        if (head) {
+            TRY(oracle_head(t->oracle, t->want));
+            snprintf(where, sizeof(where), "the head");
+        } else if (block) {
+            TRY(oracle_add(t->oracle, (int32_t)layer, kind));
+            TRY(oracle_add(t->exact, (int32_t)layer, kind));
+            snprintf(where, sizeof(where), "%s of layer %zu",
+                     kind == ORACLE_ATTENTION ? "attention" : "the feed-forward part", layer);
+        } else {
+            TRY(oracle_embed(t->oracle, t->ids));
+            TRY(oracle_embed(t->exact, t->ids));
+            snprintf(where, sizeof(where), "the embedding");
+        }
+        const double *want = head ? t->want : oracle_stream(t->oracle);
+        for (size_t r = 0; r < t->count; r++) {
+            struct deviation *d = &phase[r >= t->prefill];
+            if (block && kind == ORACLE_FFN && oracle_is_tie(t->oracle, r))
+                continue;
+            for (size_t i = r * width; i < (r + 1) * width; i++) {
+                const double before = head ? 0 : t->before[i], added = want[i] - before;
+                d->error += (got[i] - want[i]) * (got[i] - want[i]);
+                d->power += added * added;
+                d->stream += before * before;
+            }
+        }
+        judge(t, &phase[0], where, head ? PASS_SCORE : t->stream.first, point);
+        judge(t, &phase[1], where, head ? PASS_HEAD : PASS_DECODE, point);
+        const bool told = block && kind == ORACLE_FFN && t->p->progress_cb;
+        if (session_is_cancelled(t->s) ||
+            (told && !t->p->progress_cb(t->p->progress_priv, "layers", layer + 1, layers)))
             TRY(DGL_ERR_CANCELLED);
     }
-    take_point(t, 2 * layers);
-    TRY(oracle_head(t->oracle, t->want));
-    struct deviation phase[2] = {0};
-    for (size_t i = 0; i < t->count * vocab; i++) {
-        struct deviation *d = &phase[i / vocab >= t->prefill];
-        d->error += (t->logits[i] - t->want[i]) * (t->logits[i] - t->want[i]);
-        d->power += t->want[i] * t->want[i];
-    }
-    judge(t, &phase[0], "the head", PASS_SCORE, 0);
-    judge(t, &phase[1], "the head", PASS_HEAD, 0);
     status = oracle_head(t->exact, t->want);
 done:
     return status;

@@ -221,9 +221,7 @@ bool executor_is_due(const struct steps *q)
         return false;
     switch (c->state) {
     case ENGINE_OPEN:
-        if (c->columns == 0)
-            return true; /* the caller checks the recipe */
-        return may_begin(r, c, q->recipe);
+        return c->columns == 0 /* not checked yet */ || may_begin(r, c, q->recipe);
     case ENGINE_COMPILING:
         return p->ops->is_ready(p->exec, formed(q->recipe, c->record.form)) &&
                (c->record.persistent_ns || engine->wanted == DGL_EXECUTOR_PERSISTENT ||

@@ -153,23 +153,21 @@ static void put_tunes(struct dgl_json_writer *w, const struct dgl_tuned *entry)
     dgl_jw_end_object(w);
 }
 
-void tune_hints_put(const struct dgl_tuned *entries, size_t count, const bool *take,
-                    struct dgl_buf *json)
+void tune_hints_put(const struct dgl_tuned *entries, size_t count, struct dgl_buf *json)
 {
     struct dgl_json_writer w = dgl_json_writer(json, 0);
     dgl_jw_object(&w);
     dgl_jw_field_object(&w, "tunes");
     for (size_t i = 0; i < count; i++)
-        if ((!take || take[i]) && entries[i].tunes[0]) {
+        if (entries[i].tunes[0]) {
             dgl_jw_key(&w, entries[i].request);
             put_tunes(&w, &entries[i]);
         }
     dgl_jw_end_object(&w);
     dgl_jw_field_object(&w, "variants");
     for (size_t i = 0; i < count; i++)
-        if ((!take || take[i]) && strcmp(entries[i].kernel, entries[i].default_kernel) != 0) {
+        if (strcmp(entries[i].kernel, entries[i].default_kernel) != 0)
             dgl_jw_field_cstr(&w, entries[i].request, entries[i].kernel);
-        }
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);
 }
@@ -177,7 +175,7 @@ void tune_hints_put(const struct dgl_tuned *entries, size_t count, const bool *t
 void tune_store_hints(const struct tune_store *store, const struct kernel_set *set,
                       struct dgl_buf *json, size_t *count)
 {
-    bool *valid = dgl_new_array(bool, store->count);
+    struct dgl_tuned *valid = dgl_new_array(struct dgl_tuned, store->count);
     const char *precision = kernel_set_hint(set, "computePrecision", NULL);
     const bool allow_f16 = precision && strcmp(precision, "f16") == 0;
     char op[64] = "", texts[2][65] = {""}; /* [1]: for kernels of PRECISION f16 */
@@ -195,13 +193,12 @@ void tune_store_hints(const struct tune_store *store, const struct kernel_set *s
         }
         const struct kernel *kernel = kernel_set_find(set, entry->kernel);
         const bool f16 = kernel && kernel->f16;
-        valid[i] =
-            tune_entry_says_more(entry) && strcmp(entry->texts, texts[f16]) == 0 &&
-            (f16 ? allow_f16 : !allow_f16 || !tune_store_find(store, entry->request, texts[1]));
-        *count += valid[i];
+        if (tune_entry_says_more(entry) && strcmp(entry->texts, texts[f16]) == 0 &&
+            (f16 ? allow_f16 : !allow_f16 || !tune_store_find(store, entry->request, texts[1])))
+            valid[(*count)++] = *entry;
     }
     if (valid)
-        tune_hints_put(store->items, store->count, valid, json);
+        tune_hints_put(valid, *count, json);
     free(valid);
 }
 

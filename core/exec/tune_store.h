@@ -34,10 +34,8 @@ bool tune_entry_says_more(const struct dgl_tuned *entry);
  * libs. Results are only valid for equal texts. Kernels of PRECISION f16 are only compared with
  * each other, so `f16` is part of the digest. Returns false if memory runs out. */
 bool tune_texts(const struct kernel_set *set, const char *op, bool f16, char out[65]);
-/* Writes the entries as a JSON object of hints for KERNEL_LAYER_TUNER. `take` selects entries; NULL
- * selects all. */
-void tune_hints_put(const struct dgl_tuned *entries, size_t count, const bool *take,
-                    struct dgl_buf *json);
+/* Writes the entries as a JSON object of hints for KERNEL_LAYER_TUNER. */
+void tune_hints_put(const struct dgl_tuned *entries, size_t count, struct dgl_buf *json);
 /* Writes the entries whose texts equal those of the set, like tune_hints_put(). *count is the
  * number of entries that differ from the defaults. If computePrecision is f16, entries of kernels
  * of PRECISION f16 are also written, instead of other entries for the same request. */

@@ -262,7 +262,7 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const st
                                     .kernel = report.kernel,
                                     .tunes = report.tunes,
                                     .default_kernel = ""};
-    tune_hints_put(&entry, 1, NULL, &json);
+    tune_hints_put(&entry, 1, &json);
     if (json.failed)
         TRY(dgl_fail_memory(t->log, "hints", json.len));
     TRY(kernel_set_with_hints(t->log, t->set, KERNEL_LAYER_TUNER, "tuner", json.p, &set));

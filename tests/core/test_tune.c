@@ -523,7 +523,7 @@ static void test_hints_are_what_layers_read(void **state)
 {
     struct dgl_buf json = {0};
     (void)state;
-    tune_hints_put(entries, ENTRIES, NULL, &json);
+    tune_hints_put(entries, ENTRIES, &json);
     assert_string_equal(json.p,
                         "{\"tunes\": {\"norm/post=store/H=64\": {\"norm_rms.WG_SIZE\": 128, "
                         "\"norm_rms.EACH\": 2}}, \"variants\": {\"embed/H=64\": \"mine\"}}");

@@ -87,24 +87,25 @@ static enum dgl_status add_sequence(struct adjust *a, const struct dgl_log *log,
     uint32_t *list = a->words + oplist_adjust_words(a->vocab) - ADJUST_MAX_SEQUENCE_WORDS;
     uint32_t used = a->words[ADJUST_SEQUENCE_WORDS], at = 0;
     struct encode_flags flags = {.no_parse_special = true, .continues = true};
-    enum dgl_status status = tokenizer_encode(log, tok, rest, flags, &tail);
-    uint32_t count = (uint32_t)(tail.count < ADJUST_MAX_TAIL ? tail.count : ADJUST_MAX_TAIL);
-    while (status == DGL_OK && at < used &&
-           (list[at] != (uint32_t)id || list[at + 1] != count ||
-            memcmp(&list[at + 2], tail.ids, count * sizeof(uint32_t)) != 0))
+    enum dgl_status status;
+    TRY(tokenizer_encode(log, tok, rest, flags, &tail));
+    const uint32_t count = (uint32_t)(tail.count < ADJUST_MAX_TAIL ? tail.count : ADJUST_MAX_TAIL);
+    while (at < used && (list[at] != (uint32_t)id || list[at + 1] != count ||
+                         memcmp(&list[at + 2], tail.ids, count * sizeof(uint32_t)) != 0))
         at += 2 + list[at + 1];
-    if (status == DGL_OK && at == used && used + 2 + count > ADJUST_MAX_SEQUENCE_WORDS)
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "the DRY sequence breakers can begin in more than %u ways: give fewer or "
-                          "shorter ones",
-                          at / 3);
-    if (status == DGL_OK && at == used) {
+    if (at == used && used + 2 + count > ADJUST_MAX_SEQUENCE_WORDS)
+        TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,
+                     "the DRY sequence breakers can begin in more than %u ways: give fewer or "
+                     "shorter ones",
+                     at / 3));
+    if (at == used) {
         list[at] = (uint32_t)id;
         list[at + 1] = count;
         memcpy(&list[at + 2], tail.ids, count * sizeof(uint32_t));
         a->words[ADJUST_SEQUENCE_WORDS] = used + 2 + count;
         mark(a->words, id, 2);
     }
+done:
     free(tail.ids);
     return status;
 }
@@ -134,19 +135,19 @@ static enum dgl_status match_vocabulary(struct adjust *a, const struct dgl_log *
 {
     struct detokenizer *detok = NULL;
     struct dgl_buf text = {0};
-    enum dgl_status status = detokenizer_create(log, tok, false, &detok);
-    int32_t max_id = tokenizer_max_id(tok);
-    for (int32_t id = 0; id <= max_id && (uint32_t)id < a->vocab && status == DGL_OK; id++) {
+    const int32_t max_id = tokenizer_max_id(tok);
+    enum dgl_status status;
+    TRY(detokenizer_create(log, tok, false, &detok));
+    for (int32_t id = 0; id <= max_id && (uint32_t)id < a->vocab; id++) {
         text.len = 0;
-        status = detokenizer_push(detok, id, &text);
-        if (status == DGL_OK)
-            status = detokenizer_flush(detok, &text);
-        if (status == DGL_OK && text.failed)
-            status = dgl_fail_memory(log, "text of a token", text.len);
-        for (size_t i = 0; i < count && text.len && status == DGL_OK; i++)
-            status = match_token(a, log, tok, id, (struct dgl_str){text.p, text.len},
-                                 dgl_str_of(breakers[i]));
+        TRY(detokenizer_push(detok, id, &text));
+        TRY(detokenizer_flush(detok, &text));
+        TRY(text.failed ? dgl_fail_memory(log, "text of a token", text.len) : DGL_OK);
+        for (size_t i = 0; i < count && text.len; i++)
+            TRY(match_token(a, log, tok, id, (struct dgl_str){text.p, text.len},
+                            dgl_str_of(breakers[i])));
     }
+done:
     detokenizer_destroy(&detok);
     dgl_buf_finish(&text);
     return status;
@@ -255,20 +256,18 @@ enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
                             const struct dgl_tokenizer *tok, const struct dgl_sampling *s)
 {
     uint32_t head[ADJUST_MARKS] = {0};
-    const size_t head_bytes = sizeof(head);
-    enum dgl_status status = adjust_reserve(a, log);
-    if (status == DGL_OK)
-        status = fill_biases(head, log, a->vocab, s);
-    if (status == DGL_OK && sampling_has_dry(s)) {
-        status = fill_breakers(a, log, tok, s);
+    enum dgl_status status;
+    TRY(adjust_reserve(a, log));
+    TRY(fill_biases(head, log, a->vocab, s));
+    if (sampling_has_dry(s)) {
+        TRY(fill_breakers(a, log, tok, s));
         fill_dry(head, s);
     }
-    if (status == DGL_OK) {
-        head[ADJUST_PRESENCE] = bits_of(s->presence_penalty);
-        head[ADJUST_FREQUENCY] = bits_of(s->frequency_penalty);
-        head[ADJUST_SEQUENCE_WORDS] = a->words[ADJUST_SEQUENCE_WORDS];
-        a->head_dirty = a->head_dirty || memcmp(a->words, head, head_bytes) != 0;
-        memcpy(a->words, head, head_bytes);
-    }
+    head[ADJUST_PRESENCE] = bits_of(s->presence_penalty);
+    head[ADJUST_FREQUENCY] = bits_of(s->frequency_penalty);
+    head[ADJUST_SEQUENCE_WORDS] = a->words[ADJUST_SEQUENCE_WORDS];
+    a->head_dirty = a->head_dirty || memcmp(a->words, head, sizeof(head)) != 0;
+    memcpy(a->words, head, sizeof(head));
+done:
     return status;
 }

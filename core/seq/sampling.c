@@ -10,17 +10,11 @@
 /* Limit of a sequence breaker, because its ids are compared one by one. */
 enum { MAX_BREAKER_BYTES = 40 };
 
-static enum dgl_status check_range(const struct dgl_log *log, const char *field, double value,
-                                   double min, double max)
-{
-    if (value >= min && value <= max)
-        return DGL_OK;
-    return dgl_fail(log, DGL_ERR_INVALID_ARG, "sampling: %s is %g, must be within %g and %g", field,
-                    value, min, max);
-}
-
 enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling)
 {
+    /* 0 means off. The inverse of a repeat_penalty between 0 and 0.01 could make a logit
+     * overflow. */
+    const double penalty = sampling->repeat_penalty;
     const struct {
         const char *field;
         double value, min, max;
@@ -29,22 +23,21 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
         {"top_k", sampling->top_k, -1, SAMPLING_MAX_TOP_K},
         {"top_p", sampling->top_p, 0, 1},
         {"min_p", sampling->min_p, 0, 1},
-        {"repeat_penalty", sampling->repeat_penalty, 0, 100},
+        {"repeat_penalty", penalty, penalty > 0 ? 0.01 : 0, 100},
         {"repeat_last_n", sampling->repeat_last_n, -1, INT32_MAX},
         {"presence_penalty", sampling->presence_penalty, -100, 100},
         {"frequency_penalty", sampling->frequency_penalty, -100, 100},
         {"dry_multiplier", sampling->dry_multiplier, 0, 100},
-        {"dry_base", sampling->dry_base, 0, 100},
+        {"dry_base", sampling->dry_base, sampling->dry_base > 0 ? 1 : 0, 100},
         {"dry_allowed_length", sampling->dry_allowed_length, 0, INT32_MAX},
         {"dry_penalty_last_n", sampling->dry_penalty_last_n, -1, INT32_MAX},
         {"num_logit_bias", (double)sampling->num_logit_bias, 0, DGL_LOGIT_BIAS_MAX},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        enum dgl_status status =
-            check_range(log, rows[i].field, rows[i].value, rows[i].min, rows[i].max);
-        if (status != DGL_OK)
-            return status;
-    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (!(rows[i].value >= rows[i].min && rows[i].value <= rows[i].max))
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "sampling: %s is %g, must be within %g and %g", rows[i].field,
+                            rows[i].value, rows[i].min, rows[i].max);
     for (size_t i = 0; i < sampling->num_logit_bias; i++)
         if (!sampling->logit_bias || isnan(sampling->logit_bias[i].bias))
             return dgl_fail(log, DGL_ERR_INVALID_ARG, "sampling: logit_bias[%zu] is %s", i,
@@ -56,14 +49,7 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
                             "sampling: dry_breakers[%zu] has %zu bytes, must have 1 to %d", i, len,
                             MAX_BREAKER_BYTES);
     }
-    /* 0 means off. The inverse of a repeat_penalty between 0 and 0.01 could make a logit
-     * overflow. */
-    enum dgl_status status = DGL_OK;
-    if (sampling->repeat_penalty != 0)
-        status = check_range(log, "repeat_penalty", sampling->repeat_penalty, 0.01, 100);
-    if (status == DGL_OK && sampling->dry_base != 0)
-        status = check_range(log, "dry_base", sampling->dry_base, 1, 100);
-    return status;
+    return DGL_OK;
 }
 
 enum dgl_status sampling_read_config(const struct dgl_log *log, const char *name, const char *json,
@@ -79,24 +65,18 @@ enum dgl_status sampling_read_config(const struct dgl_log *log, const char *name
     double temp = out->temperature, top_p = out->top_p, min_p = out->min_p;
     double penalty = out->repeat_penalty;
     int64_t top_k = out->top_k;
-    status = dgl_json_opt_bool(r, root, "do_sample", &sample);
-    if (status == DGL_OK)
-        status = dgl_json_opt_f64(r, root, "temperature", 0, 1000, &temp);
-    if (status == DGL_OK)
-        status = dgl_json_opt_i64(r, root, "top_k", -1, INT32_MAX, &top_k);
-    if (status == DGL_OK)
-        status = dgl_json_opt_f64(r, root, "top_p", 0, 1, &top_p);
-    if (status == DGL_OK)
-        status = dgl_json_opt_f64(r, root, "min_p", 0, 1, &min_p);
-    if (status == DGL_OK)
-        status = dgl_json_opt_f64(r, root, "repetition_penalty", 0.01, 100, &penalty);
-    if (status == DGL_OK) {
-        out->temperature = sample ? (float)temp : 0.0f;
-        out->top_k = (int32_t)top_k;
-        out->top_p = (float)top_p;
-        out->min_p = (float)min_p;
-        out->repeat_penalty = (float)penalty;
-    }
+    TRY(dgl_json_opt_bool(r, root, "do_sample", &sample));
+    TRY(dgl_json_opt_f64(r, root, "temperature", 0, 1000, &temp));
+    TRY(dgl_json_opt_i64(r, root, "top_k", -1, INT32_MAX, &top_k));
+    TRY(dgl_json_opt_f64(r, root, "top_p", 0, 1, &top_p));
+    TRY(dgl_json_opt_f64(r, root, "min_p", 0, 1, &min_p));
+    TRY(dgl_json_opt_f64(r, root, "repetition_penalty", 0.01, 100, &penalty));
+    out->temperature = sample ? (float)temp : 0.0f;
+    out->top_k = (int32_t)top_k;
+    out->top_p = (float)top_p;
+    out->min_p = (float)min_p;
+    out->repeat_penalty = (float)penalty;
+done:
     dgl_json_destroy(&doc);
     return status;
 }

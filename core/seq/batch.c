@@ -296,7 +296,8 @@ static bool tell_token(void *priv, int32_t id)
 static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dgl_status status)
 {
     struct batch_request **link = &b->first, *before = NULL;
-    if (r->lane) {
+    const bool ran = r->lane != NULL;
+    if (ran) {
         if (status == DGL_ERR_CANCELLED && r->g.stream.status == DGL_OK) {
             generation_end(&r->g, DGL_FINISH_CANCELLED);
             status = DGL_OK;
@@ -309,28 +310,24 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
     generation_finish(&r->g);
     if (r->result.num_tokens > 0)
         batch_pages_learn(r);
-    if (r->lane)
-        batch_pages_give(r->lane);
+    if (ran)
+        batch_pages_leave(r);
+    else
+        b->info.waiting--;
     pthread_mutex_lock(&b->lock);
     for (; *link != r; link = &(*link)->next)
         before = *link;
     *link = r->next;
     if (b->last == r)
         b->last = before;
-    if (r->lane)
-        r->lane->request = NULL;
     pthread_mutex_unlock(&b->lock);
-    if (r->lane)
-        b->info.running--;
-    else
-        b->info.waiting--;
     if (status != DGL_OK)
         b->info.failed++;
     else if (r->result.finish == DGL_FINISH_CANCELLED)
         b->info.cancelled++;
     else
         b->info.finished++;
-    const uint64_t now = dgl_now_ns(), begun = r->lane ? r->start_ns : now;
+    const uint64_t now = dgl_now_ns(), begun = ran ? r->start_ns : now;
     const struct dgl_request_result result = {
         .id = r->id,
         .status = status,
@@ -391,7 +388,7 @@ static void admit(struct dgl_batch *b)
     bool full = false;
     for (struct batch_request *r = b->first, *next; r; r = next) {
         next = r->next;
-        if (r->state != REQUEST_WAITS)
+        if (r->lane)
             continue;
         if (atomic_load(&r->cancelled)) {
             finish_request(b, r, DGL_OK);

@@ -12,8 +12,8 @@
 #define BATCH_QUEUE         256
 #define BATCH_MAX_QUEUE     65536
 
+/* States of a request that has a lane. */
 enum request_state {
-    REQUEST_WAITS,
     REQUEST_READS, /* reads its prompt, and the tokens that it had if it runs again */
     REQUEST_WRITES,
 };

@@ -240,11 +240,19 @@ bool batch_pages_waits(const struct batch_request *r)
     return false;
 }
 
-void batch_pages_give(struct batch_lane *lane)
+void batch_pages_leave(struct batch_request *r)
 {
+    struct dgl_batch *b = r->batch;
+    struct batch_lane *lane = r->lane;
+    decoder_drop(&lane->own);
     decoder_leave(lane->decoder, lane->slot);
     sequence_trim(&lane->session->seq, 0);
     sequence_trim_pages(&lane->session->seq);
+    pthread_mutex_lock(&b->lock);
+    lane->request = NULL;
+    r->lane = NULL;
+    pthread_mutex_unlock(&b->lock);
+    b->info.running--;
 }
 
 /* Raises the expected answer length from the running answers, after pages have run out. Answers
@@ -271,15 +279,8 @@ static void preempt(struct batch_request *r)
               (unsigned long long)r->id, r->lane->session->seq.pages.count, batch_request_tokens(r),
               kv_cache_pool_used(&b->model->shard->kv), b->model->shard->kv.pool_pages);
     expect_more(b);
-    decoder_drop(r->g.own);
+    batch_pages_leave(r);
     r->g.own = NULL;
-    batch_pages_give(r->lane);
-    r->state = REQUEST_WAITS;
-    pthread_mutex_lock(&b->lock);
-    r->lane->request = NULL;
-    r->lane = NULL;
-    pthread_mutex_unlock(&b->lock);
-    b->info.running--;
     b->info.waiting++;
     b->info.preempted++;
 }
@@ -292,11 +293,9 @@ bool batch_pages_make_room(struct batch_request *r, int32_t tokens)
     const uint32_t pages = plan_kv_pages(tokens < most ? tokens : most);
     while (kv_cache_lacks(&b->model->shard->kv, &s->seq.pages, pages) > 0) {
         struct batch_request *youngest = r;
-        for (int32_t i = 0; i < b->info.sequences; i++) {
-            struct batch_request *other = b->lanes[i].request;
-            if (other && other->id > youngest->id)
-                youngest = other;
-        }
+        for (struct batch_request *later = r->next; later; later = later->next)
+            if (later->lane)
+                youngest = later;
         preempt(youngest);
         if (youngest == r)
             return false;

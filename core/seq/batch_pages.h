@@ -27,7 +27,8 @@ bool batch_pages_waits(const struct batch_request *r);
 bool batch_pages_make_room(struct batch_request *r, int32_t tokens);
 /* Updates the expected answer length with an answer that has ended. */
 void batch_pages_learn(const struct batch_request *r);
-/* Frees the tokens and pages of a lane whose request has ended or waits. */
-void batch_pages_give(struct batch_lane *lane);
+/* Ends the running of a request that has ended or must wait: it leaves its lane, and its tokens and
+ * pages are freed. */
+void batch_pages_leave(struct batch_request *r);
 
 #endif

@@ -174,7 +174,7 @@ static struct breaker_list breakers_of(const struct dgl_tokenizer *tok,
 static bool holds(const struct adjust *a, struct breaker_list list)
 {
     struct dgl_str left = {a->breakers.p, a->breakers.len};
-    for (size_t i = 0; i < list.count && a->has_breakers; i++) {
+    for (size_t i = 0; i < list.count; i++) {
         const size_t len = strlen(list.texts[i]);
         char head[24];
         const size_t used = (size_t)snprintf(head, sizeof(head), "%zu:", len);
@@ -183,7 +183,7 @@ static bool holds(const struct adjust *a, struct breaker_list list)
             return false;
         left = (struct dgl_str){left.p + used + len, left.len - used - len};
     }
-    return a->has_breakers && dgl_str_eq(left, ".");
+    return dgl_str_eq(left, ".");
 }
 
 static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log,
@@ -196,7 +196,6 @@ static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log
                         "none");
     if (holds(a, list))
         return DGL_OK;
-    a->has_breakers = false;
     a->breakers.len = 0;
     for (size_t i = 0; i < list.count; i++)
         dgl_buf_printf(&a->breakers, "%zu:%s", strlen(list.texts[i]), list.texts[i]);
@@ -209,7 +208,8 @@ static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log
     a->words[ADJUST_SEQUENCE_WORDS] = 0;
     memset(a->words + ADJUST_MARKS, 0, (size_t)(a->vocab + 15) / 16 * sizeof(uint32_t));
     enum dgl_status status = tok ? match_vocabulary(a, log, tok, list.texts, list.count) : DGL_OK;
-    a->has_breakers = status == DGL_OK;
+    if (status != DGL_OK)
+        a->breakers.len = 0;
     a->breakers_dirty = true;
     return status;
 }
@@ -220,7 +220,6 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
     const struct breaker_list list = breakers_of(tok, s);
     if (!a->words || a->vocab != from->vocab || holds(a, list) || !holds(from, list))
         return;
-    a->has_breakers = false;
     a->breakers.len = 0;
     dgl_buf_append(&a->breakers, from->breakers.p, from->breakers.len);
     if (a->breakers.failed) { /* adjust_fill() makes new ones */
@@ -231,7 +230,7 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
     a->words[ADJUST_SEQUENCE_WORDS] = from->words[ADJUST_SEQUENCE_WORDS];
     memcpy(a->words + ADJUST_MARKS, from->words + ADJUST_MARKS,
            (words - ADJUST_MARKS) * sizeof(*a->words));
-    a->has_breakers = a->breakers_dirty = true;
+    a->breakers_dirty = true;
 }
 
 /* ---- filling all words ----------------------------------------------------------------------- */

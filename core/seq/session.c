@@ -39,7 +39,7 @@ static enum dgl_status make_memory(struct model_user *user)
             : kv_cache_join(&m->shard->kv, pages, shard_memory_left(m->shard), &s->seq.pages));
     s->state.generation = model_generation(m);
     s->seq.adjust.head_dirty = s->seq.adjust.words != NULL;
-    s->seq.adjust.breakers_dirty = s->seq.adjust.has_breakers;
+    s->seq.adjust.breakers_dirty = s->seq.adjust.breakers.len > 0;
 done:
     return status;
 }

@@ -290,7 +290,7 @@ void dgl_buf_base64(struct dgl_buf *buf, const void *bytes, size_t len)
     }
 }
 
-void dgl_buf_bytes(struct dgl_buf *buf, uint64_t bytes)
+struct dgl_size_text dgl_size_text(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
@@ -306,8 +306,16 @@ void dgl_buf_bytes(struct dgl_buf *buf, uint64_t bytes)
         unit++;
     }
     double tenths = floor(value * 10 + 0.5);
+    struct dgl_size_text out;
     if (unit == 0 || tenths >= 100 || fmod(tenths, 10) == 0)
-        dgl_buf_printf(buf, "%.0f %s", value, units[unit]);
-    else
-        dgl_buf_printf(buf, "%.1f %s", tenths / 10, units[unit]);
+        snprintf(out.text, sizeof(out.text), "%.0f %s", value, units[unit]);
+    else /* "%.1f" would print the decimal point of the locale */
+        snprintf(out.text, sizeof(out.text), "%d.%d %s", (int)tenths / 10, (int)tenths % 10,
+                 units[unit]);
+    return out;
+}
+
+void dgl_buf_bytes(struct dgl_buf *buf, uint64_t bytes)
+{
+    dgl_buf_puts(buf, DGL_BYTES(bytes));
 }

@@ -65,5 +65,11 @@ void dgl_buf_base64(struct dgl_buf *buf, const void *bytes, size_t len);
 
 /* Appends a readable size: "1.5 GiB", "812 MiB", "36 B". */
 void dgl_buf_bytes(struct dgl_buf *buf, uint64_t bytes);
+/* The same text for the argument list of a message. Valid until the end of the full expression. */
+struct dgl_size_text {
+    char text[32];
+};
+struct dgl_size_text dgl_size_text(uint64_t bytes);
+#define DGL_BYTES(bytes) (dgl_size_text(bytes).text)
 
 #endif

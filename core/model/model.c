@@ -172,36 +172,29 @@ void shard_estimate(const struct shard *shard, int32_t context, int32_t ubatch,
 static enum dgl_status refuse(const struct shard *shard, const struct dgl_memory *mem)
 {
     const struct plan *plan = &shard->engine->plan;
-    struct dgl_buf w = {0}, k = {0}, s = {0}, a = {0};
-    dgl_buf_bytes(&w, mem->weight_bytes);
-    dgl_buf_bytes(&k, mem->kv_bytes);
-    dgl_buf_bytes(&s, mem->scratch_bytes);
-    if (mem->available_bytes)
-        dgl_buf_bytes(&a, mem->available_bytes);
-    else
-        dgl_buf_puts(&a, "an unknown amount");
+    struct dgl_buf room = {0};
+    dgl_buf_puts(&room,
+                 mem->available_bytes ? DGL_BYTES(mem->available_bytes) : "an unknown amount");
     if (plan_kv_layer_bytes(plan, DGL_KV_PAGE) *
             (shard->kv.promised + plan_kv_pages(mem->context)) >
         plan_device_binding_bytes(plan->device)) {
-        dgl_buf_puts(&a, ", per layer's cache ");
-        dgl_buf_bytes(&a, plan_device_binding_bytes(plan->device));
+        dgl_buf_printf(&room, ", per layer's cache %s",
+                       DGL_BYTES(plan_device_binding_bytes(plan->device)));
         if (shard->kv.promised)
-            dgl_buf_printf(&a, " with %u tokens of other sessions",
+            dgl_buf_printf(&room, " with %u tokens of other sessions",
                            shard->kv.promised * DGL_KV_PAGE);
     }
     const int32_t table = (int32_t)kv_layout_entries(&plan->kv) * DGL_KV_PAGE;
     if (mem->context > table)
-        dgl_buf_printf(&a, ", per sequence pages for %d tokens", table);
+        dgl_buf_printf(&room, ", per sequence pages for %d tokens", table);
     enum dgl_status status = dgl_fail(
         shard->dev->log, DGL_ERR_NO_MEMORY,
         "%s does not fit %s: weights %s, KV cache %s for %d tokens, scratch %s, available %s; %s%d",
-        shard->model->info.path, shard->dev->info.renderer, w.p, k.p, mem->context, s.p, a.p,
+        shard->model->info.path, shard->dev->info.renderer, DGL_BYTES(mem->weight_bytes),
+        DGL_BYTES(mem->kv_bytes), mem->context, DGL_BYTES(mem->scratch_bytes), room.p ? room.p : "",
         mem->context_fit > 0 ? "the largest context that fits: -c " : "no context fits: ",
         mem->context_fit);
-    dgl_buf_finish(&w);
-    dgl_buf_finish(&k);
-    dgl_buf_finish(&s);
-    dgl_buf_finish(&a);
+    dgl_buf_finish(&room);
     return status;
 }
 
@@ -524,21 +517,12 @@ static enum dgl_status check_weights_fit(const struct shard *shard,
     if (weights->bytes <= shard->weights->bytes || available == 0 ||
         (others <= available && weights->bytes <= available - others))
         return DGL_OK;
-    struct dgl_buf then = {0}, now = {0}, rest = {0}, a = {0};
-    dgl_buf_bytes(&then, weights->bytes);
-    dgl_buf_bytes(&now, shard->weights->bytes);
-    dgl_buf_bytes(&rest, others);
-    dgl_buf_bytes(&a, available);
-    enum dgl_status status = dgl_fail(
+    return dgl_fail(
         shard->dev->log, DGL_ERR_NO_MEMORY,
         "%s does not fit %s with the new kernels: weights %s instead of %s, sessions and other "
         "models %s, available %s; it keeps its kernels",
-        shard->model->info.path, shard->dev->info.renderer, then.p, now.p, rest.p, a.p);
-    dgl_buf_finish(&then);
-    dgl_buf_finish(&now);
-    dgl_buf_finish(&rest);
-    dgl_buf_finish(&a);
-    return status;
+        shard->model->info.path, shard->dev->info.renderer, DGL_BYTES(weights->bytes),
+        DGL_BYTES(shard->weights->bytes), DGL_BYTES(others), DGL_BYTES(available));
 }
 
 /* Plans the engine for the set of `c`, and begins to compile it. */

@@ -152,16 +152,13 @@ static void ls_table(const struct folder *f, struct dgl_buf *out)
     for (size_t i = 0, end; i < f->count; i = end) {
         const struct cached *first = &f->files[i];
         uint64_t bytes = 0;
-        struct dgl_buf size = {0};
         for (end = i; end < f->count && f->files[end].kind == first->kind &&
                       strcmp(f->files[end].device, first->device) == 0;
              end++)
             bytes += f->files[end].bytes;
         total += bytes;
-        dgl_buf_bytes(&size, bytes);
-        dgl_buf_printf(out, "%-10s %6zu  %-10s  %s\n", first->kind->name, end - i,
-                       size.p ? size.p : "", first->device[0] ? DGL_PRINTABLE(first->device) : "-");
-        dgl_buf_finish(&size);
+        dgl_buf_printf(out, "%-10s %6zu  %-10s  %s\n", first->kind->name, end - i, DGL_BYTES(bytes),
+                       first->device[0] ? DGL_PRINTABLE(first->device) : "-");
     }
     dgl_buf_bytes(out, total);
     dgl_buf_printf(out, " in %s\n", DGL_PRINTABLE(f->path));
@@ -220,11 +217,8 @@ static int cache_purge(const struct options *opt)
         report_end(&w);
         ok = out_buf(&out);
     } else if (ok) {
-        struct dgl_buf size = {0};
-        dgl_buf_bytes(&size, bytes);
         console_say("removed %llu file%s, %s, from %s", (unsigned long long)files,
-                    files == 1 ? "" : "s", size.p ? size.p : "", DGL_PRINTABLE(f.path));
-        dgl_buf_finish(&size);
+                    files == 1 ? "" : "s", DGL_BYTES(bytes), DGL_PRINTABLE(f.path));
     }
     close_folder(&f);
     return ok && !failed ? EXIT_OK : EXIT_FAILED;

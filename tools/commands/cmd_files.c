@@ -64,12 +64,9 @@ int command_convert(const struct options *opt)
         report_end(&w);
         return out_exit(out_buf(&out));
     }
-    dgl_buf_bytes(&out, result.bytes_in);
-    dgl_buf_puts(&out, " -> ");
-    dgl_buf_bytes(&out, result.bytes_out);
-    console_note(&console, "%s: %llu tensors, %s", opt->arg[1], (unsigned long long)result.tensors,
-                 out.p);
-    dgl_buf_finish(&out);
+    console_note(&console, "%s: %llu tensors, %s -> %s", opt->arg[1],
+                 (unsigned long long)result.tensors, DGL_BYTES(result.bytes_in),
+                 DGL_BYTES(result.bytes_out));
     return EXIT_OK;
 }
 

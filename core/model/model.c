@@ -245,47 +245,44 @@ static void free_weights(struct model_weights *weights)
     free(weights);
 }
 
-enum dgl_status shard_fill_weights(struct shard *shard, struct kernel_set *set,
-                                   const struct weight_buffers *buffers, const bool *only)
+/* Fills the buffers from the model's files, or with synthetic values, which `set` computes. If
+ * `other` is not NULL, moves the buffers to that placement, and fills only new ones. */
+static enum dgl_status fill(struct shard *shard, struct kernel_set *set,
+                            struct weight_buffers *buffers, const struct model_weights *other,
+                            struct weight_upload_params upload)
 {
     struct synthetic_filler filler = {0};
-    struct weight_upload_params upload = {.tensors = shard->model->file->tensors, .only = only};
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
+    upload.tensors = shard->model->file->tensors;
     if (shard->model->file->format == MODEL_SYNTHETIC) {
-        status = synthetic_filler_init(&filler, shard->dev, set);
+        TRY(synthetic_filler_init(&filler, shard->dev, set));
         upload.fill = synthetic_fill;
         upload.fill_ctx = &filler;
     }
-    if (status == DGL_OK)
-        status = weight_buffers_upload(buffers, shard->dev, &upload);
+    TRY(other ? weight_buffers_replace(buffers, shard->dev, other, &upload)
+              : weight_buffers_upload(buffers, shard->dev, &upload));
+done:
     synthetic_filler_finish(&filler);
     return status;
 }
 
-/* Allocates the weights and fills them, while the driver's threads compile. If `other` is not NULL,
- * moves the shard's buffers to that placement instead. `set` is for synthetic values. */
-static enum dgl_status upload_weights(struct shard *shard, struct kernel_set *set,
-                                      const struct model_weights *other,
-                                      dgl_progress_cb progress_cb, void *progress_priv)
+enum dgl_status shard_fill_weights(struct shard *shard, struct kernel_set *set,
+                                   struct weight_buffers *buffers, const bool *only)
 {
-    struct dgl_device *dev = shard->dev;
-    struct synthetic_filler filler = {0};
-    struct weight_upload_params upload = {.tensors = shard->model->file->tensors,
-                                          .progress_cb = progress_cb,
-                                          .progress_priv = progress_priv};
+    return fill(shard, set, buffers, NULL, (struct weight_upload_params){.only = only});
+}
+
+/* Allocates the weights and fills them, while the driver's threads compile. */
+static enum dgl_status upload_weights(struct shard *shard, dgl_progress_cb progress_cb,
+                                      void *progress_priv)
+{
     enum dgl_status status;
-    TRY(other ? DGL_OK : weight_buffers_init(&shard->buffers, dev, shard->weights));
-    if (!other)
-        TRY(exec_begin(&shard->engine->programs, &shard->engine->plan, PLAN_WARM_SHAPES));
-    if (shard->model->file->format == MODEL_SYNTHETIC) {
-        TRY(synthetic_filler_init(&filler, dev, set));
-        upload.fill = synthetic_fill;
-        upload.fill_ctx = &filler;
-    }
-    TRY(other ? weight_buffers_replace(&shard->buffers, dev, other, &upload)
-              : weight_buffers_upload(&shard->buffers, dev, &upload));
+    TRY(weight_buffers_init(&shard->buffers, shard->dev, shard->weights));
+    TRY(exec_begin(&shard->engine->programs, &shard->engine->plan, PLAN_WARM_SHAPES));
+    status = fill(
+        shard, shard->kernels, &shard->buffers, NULL,
+        (struct weight_upload_params){.progress_cb = progress_cb, .progress_priv = progress_priv});
 done:
-    synthetic_filler_finish(&filler);
     return status;
 }
 
@@ -375,7 +372,7 @@ enum dgl_status model_load(struct dgl_model *m, struct dgl_device *dev,
                  m->info.context, mem.context_fit);
         m->info.context = mem.context_fit;
     }
-    return upload_weights(shard, shard->kernels, NULL, p->progress_cb, p->progress_priv);
+    return upload_weights(shard, p->progress_cb, p->progress_priv);
 }
 
 /* ---- change of kernels ----------------------------------------------------------------------- */
@@ -475,7 +472,7 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
         engine_destroy(&shard->engine);
         shard->engine = engine;
         shard->engine_serial++;
-        status = upload_weights(shard, shard->kernels, NULL, p->progress_cb, p->progress_priv);
+        status = upload_weights(shard, p->progress_cb, p->progress_priv);
     }
     for (struct model_user *user = m->users; user && status == DGL_OK; user = user->next)
         status = user->ops->make_memory(user);
@@ -548,7 +545,8 @@ static enum dgl_status change_shard(struct shard *shard, struct shard_change *c)
 {
     /* The last step that can fail. Even on failure the buffers change, so all runs must bind
      * again. */
-    enum dgl_status status = upload_weights(shard, c->set, c->weights, NULL, NULL);
+    enum dgl_status status =
+        fill(shard, c->set, &shard->buffers, c->weights, (struct weight_upload_params){0});
     shard->engine_serial++;
     if (status != DGL_OK) {
         shard->lost = shard->buffers.buffers ? shard->lost : status;

@@ -81,7 +81,7 @@ enum dgl_status model_load(struct dgl_model *m, struct dgl_device *dev,
 /* Uploads the shard's weights from the model's files to the buffers of another placement that
  * `only` selects. `set` is for synthetic values. Slow. */
 enum dgl_status shard_fill_weights(struct shard *shard, struct kernel_set *set,
-                                   const struct weight_buffers *buffers, const bool *only);
+                                   struct weight_buffers *buffers, const bool *only);
 /* Frees a model with all its memory. The caller must have entered the device, or the device is
  * lost. */
 void model_destroy(struct dgl_model *m);

@@ -138,8 +138,8 @@ static void add_unusable_row(struct table *table, const char *driver, const char
     gl_text_copy(row->reason, sizeof(row->reason), reason);
 }
 
-/* Adds a row with the cause for an NVIDIA GPU whose kernel driver is loaded but that EGL does not
- * offer, and for an EGL library that has no driver at all. */
+/* Adds a row with the cause if EGL does not offer an NVIDIA GPU although its kernel driver is
+ * loaded, and if the EGL library has no driver. */
 static void add_missing_rows(struct table *table, const struct gl_sys_report *report)
 {
     bool has_own_driver = false;

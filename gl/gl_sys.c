@@ -71,8 +71,8 @@ static void nodes_report(struct gl_sys_report *out)
             gl_text_copy(node->group, sizeof(node->group), group->gr_name);
         else
             snprintf(node->group, sizeof(node->group), "%u", (unsigned)st.st_gid);
-        /* Opening is the only honest test: a container's device filter refuses nodes whose mode
-         * would allow it. */
+        /* Opening is the only honest test: a container's device filter may refuse a node
+         * that its mode allows to open. */
         int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
         node->error = fd < 0 ? errno : 0;
         if (fd >= 0) {

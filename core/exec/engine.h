@@ -35,7 +35,7 @@ struct engine {
     struct exec *exec;            /* runs `plan` with one dispatch per operation */
     struct persistent persistent; /* runs the decode steps of `plan` */
     enum dgl_executor wanted;
-    /* shapes whose programs passed their known-answer tests; core/model/trust.c */
+    /* the programs of these shapes passed their known-answer tests; core/model/trust.c */
     struct shape_set judged;
     char no_persistent[PERSISTENT_REASON]; /* why `persistent` has no executor */
     uint64_t decoded_ns;                   /* time of the first decode step, or 0 */

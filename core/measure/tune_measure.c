@@ -101,7 +101,7 @@ done:
 
 /* ---- measurement ----------------------------------------------------------------------------- */
 
-/* Makes c->run[u]: a dispatch run of a plan whose only body is the operations of `pass`, with the
+/* Makes c->run[u]: a dispatch run of a plan. Its only body is the operations of `pass`, with the
  * candidate's kernel. Its memory is that of the session, of t->crowd, or of the copied weights. */
 static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, struct candidate *c,
                             uint32_t u)

@@ -61,7 +61,7 @@ struct decoder {
     struct exec_run *run; /* of the last steps; if NULL, ARGS must be written */
     /* Used if there are several slots. */
     int32_t least;          /* passes over fewer sequences are compiled on first use */
-    uint32_t prepared;      /* serial of the engine whose programs are compiled */
+    uint32_t prepared;      /* serial of the engine with compiled programs */
     struct shape_set draws; /* sampling shapes used by any member so far */
     bool begun;             /* decoder_begin() was called */
 };

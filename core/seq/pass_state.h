@@ -48,8 +48,8 @@ struct pass_state {
     uint32_t workspaces;           /* times that the state has acquired the workspace */
 };
 
-/* Initializes a state whose slots, context and ubatch are set, without device memory, and adds it
- * to the model's users. If `ops` is NULL, the state is its own user. `shared` has the runs of
+/* Initializes a state without device memory, and adds it to the model's users. The caller has set
+ * slots, context and ubatch. If `ops` is NULL, the state is its own user. `shared` has the runs of
  * several states, or is NULL. The caller calls pass_state_finish(), also on failure. */
 enum dgl_status pass_state_init(struct pass_state *st, struct dgl_model *m,
                                 const struct model_user_ops *ops, struct runner_runs *shared);

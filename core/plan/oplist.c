@@ -56,28 +56,35 @@ void op_bind_vector(struct op *op, const char *name, uint32_t vector)
 
 void op_attr(struct op *op, const char *key, const char *word)
 {
+    assert(op->request.num_attrs < KERNEL_MAX_ATTRS);
     op->request.attrs[op->request.num_attrs++] = (struct kernel_attr){key, word};
 }
 
 void op_const(struct op *op, const char *name, int64_t value)
 {
+    assert(op->request.num_consts < KERNEL_MAX_CONSTS);
     op->request.consts[op->request.num_consts++] = (struct kernel_var){name, value};
+}
+
+static void op_param_add(struct op *op, struct op_param param)
+{
+    assert(op->num_params < OP_MAX_PARAMS);
+    op->params[op->num_params++] = param;
 }
 
 void op_uint(struct op *op, const char *name, uint32_t value)
 {
-    op->params[op->num_params++] = (struct op_param){.name = name, .u = value};
+    op_param_add(op, (struct op_param){.name = name, .u = value});
 }
 
 void op_float(struct op *op, const char *name, double value)
 {
-    op->params[op->num_params++] =
-        (struct op_param){.name = name, .is_float = true, .f = (float)value};
+    op_param_add(op, (struct op_param){.name = name, .is_float = true, .f = (float)value});
 }
 
 void op_op_count(struct op *op, const char *name)
 {
-    op->params[op->num_params++] = (struct op_param){.name = name, .is_op_count = true};
+    op_param_add(op, (struct op_param){.name = name, .is_op_count = true});
 }
 
 /* Swaps two activation buffers in the bindings of an operation. */

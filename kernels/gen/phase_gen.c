@@ -62,8 +62,9 @@ static char component(const char *type)
 static size_t pool_of(const char *type, bool wide)
 {
     size_t i = 0;
-    while (strcmp(pool_types[i], wide && strcmp(type, "vec2") == 0 ? "vec4" : type) != 0)
+    while (i < POOLS && strcmp(pool_types[i], wide && strcmp(type, "vec2") == 0 ? "vec4" : type))
         i++;
+    assert(i < POOLS);
     return i;
 }
 

@@ -215,18 +215,18 @@ static int generate_run(struct generate *g, const struct options *opt)
     enum dgl_status written = DGL_OK;
     if (opt->session && !lost)
         written = put_session(g, opt->session);
-    if (!ok)
-        return out_exit(false);
     if (lost && opt->session)
         console_note(&g->engine.console, "session: not written, %s is as it was", opt->session);
-    if (lost) {
+    if (lost)
         console_note(
             &g->engine.console,
             "the answer ends after %zu token%s: the device was lost (\"The device was lost\" "
             "in docs/troubleshooting.md)",
             g->result.num_tokens, g->result.num_tokens == 1 ? "" : "s");
+    if (!ok)
+        return out_exit(false);
+    if (lost)
         return exit_code(status);
-    }
     generation_note(&g->engine, &g->result, g->params.sampling.seed);
     if (g->params.profile && !opt->json)
         note_profile(g);

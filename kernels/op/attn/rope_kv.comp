@@ -1,5 +1,6 @@
-// RoPE on q and k of many tokens; q in place, k and v to the KV cache. With KEYS_ONLY q stays as it
-// is, because the attention after it rotates q.
+// RoPE on q and k of many tokens; q in place, k and v to the KV cache.
+//
+// With KEYS_ONLY q stays as it is, because the attention after it rotates q.
 //
 // QKV is [T][QKV_STRIDE] f32. Each row has HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers: q, k and
 // v. q and k are rotated by the angles in ROPE, q in place. k and v are rounded to the type of KV

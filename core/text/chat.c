@@ -28,16 +28,21 @@ static char *copy(struct dgl_str text)
     return dgl_buf_take(&out);
 }
 
-bool chat_message_init(struct chat_message *m, char *json, const char *role, struct dgl_str content)
+bool chat_messages_add(struct chat_messages *list, char *json, const char *role,
+                       struct dgl_str content)
 {
-    *m = (struct chat_message){.json = json,
-                               .role = copy(dgl_str_of(role)),
-                               .content = copy(content),
-                               .content_len = content.len};
-    if (m->json && m->role && m->content)
-        return true;
-    chat_message_finish(m);
-    return false;
+    struct chat_message m = {.json = json,
+                             .role = copy(dgl_str_of(role)),
+                             .content = copy(content),
+                             .content_len = content.len};
+    const bool ok =
+        m.json && m.role && m.content &&
+        dgl_grow((void **)&list->items, &list->cap, list->count + 1, sizeof(*list->items));
+    if (ok)
+        list->items[list->count++] = m;
+    else
+        chat_message_finish(&m);
+    return ok;
 }
 
 bool chat_message_set_ids(struct chat_message *m, const int32_t *ids, size_t count)
@@ -48,16 +53,6 @@ bool chat_message_set_ids(struct chat_message *m, const int32_t *ids, size_t cou
     memcpy(m->ids, ids, count * sizeof(*ids));
     m->num_ids = count;
     return true;
-}
-
-bool chat_messages_add(struct chat_messages *list, struct chat_message *m)
-{
-    bool ok = dgl_grow((void **)&list->items, &list->cap, list->count + 1, sizeof(*list->items));
-    if (ok)
-        list->items[list->count++] = *m;
-    else
-        chat_message_finish(m);
-    return ok;
 }
 
 void chat_messages_finish(struct chat_messages *list)
@@ -72,7 +67,6 @@ void chat_messages_finish(struct chat_messages *list)
 enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str text,
                          const int32_t *ids, size_t num_ids)
 {
-    struct chat_message m;
     struct dgl_buf json = {0};
     struct dgl_json_writer w = dgl_json_writer(&json, 0);
     if (!role || (!text.p && text.len))
@@ -86,12 +80,12 @@ enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str
     dgl_jw_field_str(&w, "role", dgl_str_of(role));
     dgl_jw_field_str(&w, "content", text);
     dgl_jw_end_object(&w);
-    bool ok = chat_message_init(&m, dgl_buf_take(&json), role, text);
-    if (ok && num_ids && !chat_message_set_ids(&m, ids, num_ids)) {
-        chat_message_finish(&m);
+    struct chat_messages *list = &chat->messages;
+    bool ok = chat_messages_add(list, dgl_buf_take(&json), role, text);
+    if (ok && num_ids && !chat_message_set_ids(&list->items[list->count - 1], ids, num_ids)) {
+        chat_message_finish(&list->items[--list->count]);
         ok = false;
     }
-    ok = ok && chat_messages_add(&chat->messages, &m);
     return ok ? DGL_OK : dgl_fail_memory(chat->log, "message", text.len);
 }
 

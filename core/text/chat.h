@@ -21,13 +21,12 @@ struct chat_messages {
     size_t count, cap;
     char *others; /* further members of the loaded file, such as `"tools":[...],`, or NULL */
 };
-/* Consumes `json`, which may be NULL, also on failure. Returns false if memory runs out. */
-bool chat_message_init(struct chat_message *m, char *json, const char *role,
-                       struct dgl_str content);
 void chat_message_finish(struct chat_message *m);
 bool chat_message_set_ids(struct chat_message *m, const int32_t *ids, size_t count);
-/* Consumes the message, also on failure. Returns false if memory runs out. */
-bool chat_messages_add(struct chat_messages *list, struct chat_message *m);
+/* Adds a message. Consumes `json`, which may be NULL, also on failure. Returns false if memory runs
+ * out. */
+bool chat_messages_add(struct chat_messages *list, char *json, const char *role,
+                       struct dgl_str content);
 void chat_messages_finish(struct chat_messages *list);
 
 struct dgl_chat {

@@ -43,7 +43,6 @@ struct loader {
 static enum dgl_status load_message(struct loader *l, const struct dgl_json *value)
 {
     const struct dgl_json *role;
-    struct chat_message m;
     struct dgl_buf json = {0};
     if (!dgl_json_is(value, DGL_JSON_OBJECT))
         return dgl_json_fail(l->r, value, "wanted a message, an object with role and content");
@@ -52,9 +51,8 @@ static enum dgl_status load_message(struct loader *l, const struct dgl_json *val
         return status;
     struct dgl_json_writer w = dgl_json_writer(&json, 0);
     dgl_jw_value(&w, value);
-    if (!chat_message_init(&m, dgl_buf_take(&json), dgl_json_str(role).p,
-                           dgl_json_str(dgl_json_get(value, "content"))) ||
-        !chat_messages_add(&l->list, &m))
+    if (!chat_messages_add(&l->list, dgl_buf_take(&json), dgl_json_str(role).p,
+                           dgl_json_str(dgl_json_get(value, "content"))))
         return dgl_fail_memory(l->r.log, "messages", l->list.count + 1);
     return DGL_OK;
 }

@@ -272,10 +272,10 @@ static void set_profile(struct bench *b, struct profile *profile)
         b->batch->groups[i]->state->runner.profile = profile;
 }
 
-/* Times decoding of `each_tokens` by each sequence of the batch. All prompts are evaluated before any
- * sequence decodes. Only steps that include all sequences are timed. The first tokens are excluded,
- * because programs are compiled for them, and so are the steps in which clocks rise. No sequence
- * ends before the last timed step. */
+/* Times decoding of `each_tokens` by each sequence of the batch. All prompts are evaluated before
+ * any sequence decodes. Only steps that include all sequences are timed. The first tokens are
+ * excluded, because programs are compiled for them, and so are the steps in which clocks rise. No
+ * sequence ends before the last timed step. */
 static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tokens)
 {
     struct dgl_bench_result *r = b->r;

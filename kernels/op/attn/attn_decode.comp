@@ -13,8 +13,9 @@
 // memory. An online softmax in powers of two follows. For the values, each invocation sums one vec4
 // of the head, so that WG_SIZE / VEC4S keys are read at once.
 //
-// Choice: PREFER 10 is the highest rank on GPUs. If its REGISTERS estimate does not fit,
-// attn_decode_tiled (5) or attn_decode_streaming (2) is used.
+// Choice: PREFER 10 is the highest rank on GPUs. If the REGISTERS estimate does not fit,
+// attn_decode_tiled (5) or attn_decode_streaming (2) is used. On software renderers
+// attn_decode_llvmpipe (20) is used.
 //
 // TUNEs: a larger HEADS_BLOCK reads each key for more query heads but requires more registers. MOST
 // limits WG_SIZE, the number of keys per round.

@@ -12,7 +12,8 @@
 // The query is a private array.
 //
 // Choice: the kernel needs no shared memory and no barrier, so it runs on every device, but it is
-// slow. It has the lowest rank on GPUs (PREFER 2, and 0 on software renderers).
+// slow. PREFER is 2, and 0 on software renderers. On GPUs only attn_decode_llvmpipe has a lower
+// rank (1).
 //
 // TUNEs: a larger SLICE repeats each score fewer times, but leaves fewer invocations. WG_SIZE only
 // sets the group size.

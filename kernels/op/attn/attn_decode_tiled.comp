@@ -19,7 +19,8 @@
 //
 // TUNEs: BIG selects larger tiles if there are 40960 bytes of shared memory. KEYS is the tile's
 // number of keys: more keys need fewer barriers per key, but more shared memory. MOST_HEADS limits
-// HEADS_BLOCK: more heads reuse each key more often, but need more registers.
+// HEADS_BLOCK: more heads reuse each key more often, but need more registers. WG_SIZE is the group
+// size.
 //
 // Utilisation: all invocations are active in loads and scores of a full tile. For the values, 128,
 // 120, 120, 128 and 128 of 128 are active with heads of 64, 80, 96, 128 and 256 numbers.

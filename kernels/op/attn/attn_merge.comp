@@ -1,24 +1,27 @@
 // O = the attention output of one token, put together from the SPLITS parts of attn_decode.
 //
-// O.h = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s] with w_s = exp(max[h][s] - max over s). P has,
-// per row of the pass, head and split, the weighted sum of HEAD_DIM values, its maximum and its sum
-// of weights. O is [T][HEADS * HEAD_DIM] f32. With sinks=head, S has one more logit per head.
+// O.h = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s] with w_s = exp(max[h][s] - max over s). For each
+// row of the pass, P has first HEADS * SPLITS weighted sums o of HEAD_DIM values. As many pairs
+// (max, sum) follow: the maximum score and the sum of the weights. O is [T][HEADS * HEAD_DIM] f32.
+// With sinks=head, S has one more logit per head.
 //
-// Layout: work group x is a head, y a row of the pass. First, each invocation computes the weight
-// of one split. Then SPLIT_THREADS sets of HEAD_DIM / 4 invocations add up every SPLIT_THREADS-th
-// part. All their loads are independent. The remaining invocations have no part: a persistent
-// program uses groups of a power of two, which heads of 96 numbers never fill.
+// Layout: work group x is a head, y a row of the pass. First, the invocations load the maximum and
+// the sum of each split into shared memory. Every invocation computes the weights from them. Then
+// SPLIT_THREADS sets of HEAD_DIM / 4 invocations each add up splits: set n adds every
+// SPLIT_THREADS-th split from n on. All their loads are independent. The other invocations are
+// idle: persistent programs have groups of a power of two, and heads of 96 numbers do not fill such
+// a group.
 //
 // Choice: it is the only kernel of this operation. The merge is a dispatch of its own, because
-// every group of the O projection would otherwise repeat it. On an H200 with 16 splits of 32 heads
-// that raised the projection of Llama-3.2-1B from about 15 to 43 us per layer (dopplergl bench
-// --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21).
+// every group of the O projection would otherwise repeat it. Merging in the O projection raised its
+// time for Llama-3.2-1B from about 15 to 43 us per layer, on an H200 with 16 splits of 32 heads
+// (dopplergl bench --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21).
 //
-// TUNEs: MOST and LEAST bound SPLIT_THREADS. A larger SPLIT_THREADS reads more parts at once, but
-// needs more invocations and shared memory. MANY is set if more than 128 invocations have a part;
-// WG_SIZE is then 512.
+// TUNEs: SPLIT_THREADS is MOST for heads of up to 128 numbers, and LEAST for larger ones. A larger
+// SPLIT_THREADS reads more parts at once, but needs more invocations and shared memory. MANY is set
+// if more than 128 invocations have a part; WG_SIZE is then 512.
 //
-// Utilisation: if SPLITS is below SPLIT_THREADS, some sets have no part. The dispatch itself costs
+// Utilisation: if SPLITS is below SPLIT_THREADS, some sets have no split. The dispatch itself costs
 // more than these invocations.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 5 to

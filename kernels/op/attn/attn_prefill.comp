@@ -4,25 +4,26 @@
 // [T][QKV_STRIDE] f32, KV the cache in f16 or f32, and O is [T][O_STRIDE] f32. With sinks=head, S
 // adds one logit per head to the softmax.
 //
-// Layout: a work group computes QUERIES tokens of one head; its x counts token runs and heads. It
-// keeps its queries in shared memory and processes KEYS keys at a time, in three steps. First, each
-// invocation computes the score of one pair (query, key) per round and writes it to a table in
-// shared memory. Second, an online softmax in powers of two runs over each query's row of the
-// table. Third, each invocation adds values to the pairs (query, vec4 of the head) of the result
-// that it has in registers.
+// Layout: work group x is run * HEADS + head: it computes one head for a run of QUERIES
+// neighbouring tokens. It keeps its queries in shared memory and processes KEYS keys at a time, in
+// three steps. First, each invocation computes the score of one pair (query, key) per round and
+// writes it to a table in shared memory. Second, an online softmax in powers of two runs over each
+// query's row of the table. Third, each invocation adds weighted values to its part of the result.
+// It keeps its pairs (query, vec4 of the head) of the result in registers.
 //
 // Choice: PREFER 10 is below the kernels with register tiles, attn_prefill_tiled (20) and
 // attn_prefill_subgroup (15 or 30), and above attn_prefill_streaming (2). It is chosen where those
 // do not fit into the registers.
 //
-// TUNEs: QUERIES is the number of tokens for which a loaded key is reused; it decreases for large
-// heads because of shared memory. KEYS is the number of keys per softmax step. WG_SIZE is the group
-// size.
+// TUNEs: QUERIES is the number of tokens that share the keys and values of a tile, through the
+// cache. It is smaller for large heads because of shared memory. KEYS is the number of keys per
+// softmax step. WG_SIZE is the group size.
 //
-// Utilisation: all invocations are active in the scores of a full tile. For the values all are
-// active if QUERIES * VEC4S is a multiple of WG_SIZE (heads of 64, 96, 128 and 256 numbers; 320 of
-// 384 for 80). In the online softmax QUERIES of WG_SIZE are active, 16 of 128. Its loop over a row
-// is a 16th of the work of the scores.
+// Utilisation: all invocations are active in the scores of a full tile. For the values, all are
+// active if QUERIES * VEC4S is a multiple of WG_SIZE. Heads of 64, 96, 128 and 256 numbers meet
+// this. For heads of 80, 320 of the 384 places of three rounds are used. In the online softmax
+// QUERIES of WG_SIZE are active, 16 of 128. Its loop over a row is a 16th of the work of the
+// scores.
 //
 //! NAME attn_prefill
 //! OP attn_prefill
@@ -76,7 +77,8 @@ void soften(uint r, uint first, uint end, uint count)
         new_max = max(new_max, score[r * uint(KEYS) + j]);
     float rescale = exp2(row_max[r] - new_max);
     float sum = row_sum[r] * rescale;
-    for (uint j = 0u; j < uint(KEYS); j++) { // of the whole tile: see "Loops" of docs/kernels.md
+    // Over the whole tile, also over keys that are not seen: see "Loops" of docs/kernels.md.
+    for (uint j = 0u; j < uint(KEYS); j++) {
         bool seen = first <= j && j < end;
         float p = seen ? exp2(score[r * uint(KEYS) + j] - new_max) : 0.0;
         score[r * uint(KEYS) + j] = p;

@@ -11,8 +11,8 @@
 // of two.
 //
 // Choice: the kernel needs no shared memory, no barrier and no array except the result, so it runs
-// on every device, but it is slow. It has the lowest rank (PREFER 2, and 0 on software renderers).
-// If HEAD_DIM numbers fit into registers, attn_prefill_llvmpipe is faster.
+// on every device, but it is slow. It has the lowest rank on GPUs (PREFER 2, and 0 on software
+// renderers). If HEAD_DIM numbers fit into registers, attn_prefill_llvmpipe is faster.
 //
 // TUNEs: a larger SLICE repeats each score fewer times, but leaves fewer invocations. WG_SIZE only
 // sets the group size.

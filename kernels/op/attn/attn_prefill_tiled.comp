@@ -23,7 +23,8 @@
 //
 // TUNEs: BIG selects larger tiles if there are 40960 bytes of shared memory. ROWS is the number of
 // queries that reuse a loaded key, KEYS the number of keys per barrier. Both cost registers and
-// shared memory. HEADS_BLOCK is the number of heads that share loaded keys.
+// shared memory. HEADS_BLOCK is the number of heads that share loaded keys. WG_SIZE is the group
+// size.
 //
 // Utilisation: all invocations are active in loads, scores and softmax. For the values all are
 // active with heads of 64, 96, 128 and 256 numbers, and 20 of 24 columns of vec4s with heads of 80.

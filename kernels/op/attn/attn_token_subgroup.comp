@@ -29,12 +29,13 @@
 // with subgroups, unless REGISTERS does not fit.
 //
 // TUNEs: MOST_HEADS limits HEADS_BLOCK; more heads reuse loaded keys, fewer leave more groups.
-// SETS, KEY_PARTS and MANY set the number of subgroups and of parts. DEPTH is the number of keys
-// per softmax step. ROUNDS is the least number of rounds per split. UNIT_GROUPS is the number of
-// groups per compute unit. AHEAD moves loads before the point at which the inputs must be ready: 1
-// looks up the pages of the cache there, 2 also loads the first keys, which costs registers. CROWD
-// is set if there are so many sequences that each has two splits at most. A group then processes
-// more keys per round, up to four rounds per split, and loads no keys ahead, which is shorter code.
+// SETS, KEY_PARTS, MANY and WG_SIZE set the number of subgroups and of parts. DEPTH is the number
+// of keys per softmax step. ROUNDS is the least number of rounds per split. UNIT_GROUPS is the
+// number of groups per compute unit. AHEAD moves loads before the point at which the inputs must be
+// ready: 1 looks up the pages of the cache there, 2 also loads the first keys, which costs
+// registers. CROWD is set if there are so many sequences that each has two splits at most. A group
+// then processes more keys per round, up to four rounds per split, and loads no keys ahead, which
+// is shorter code.
 //
 // One H200, driver 580, 2026-11-22, f16 cache, in a stream of dependent dispatches, of which an
 // empty one takes 3.0 us. Llama 3.2 1B: 7.6 us at 32 keys, 9.3 at 300, 12.3 at 4,096. Llama 3.1 8B:
@@ -59,10 +60,10 @@
 // sequences 4.726 and 4.706. Llama 3.1 8B, 32 sequences: 13.30 and 13.07. 1B, 32 sequences after
 // 1,024 tokens: 3.652 and 3.681.
 //
-// Utilisation: in loads and products, 8 of the 8 invocations of a key are active with heads of 64
-// numbers, 10 of 16 (63%) with 80, 12 of 16 (75%) with 96, and all with 128 and 256. In sums and
-// softmax all are active, because shuffles add up a power of two. Groups of unused splits end at
-// once.
+// Utilisation: in loads and products, all invocations of a key are active with heads of 64, 128 and
+// 256 numbers. 10 of 16 (63%) are active with heads of 80, and 12 of 16 (75%) with heads of 96. In
+// sums and softmax all are active, because shuffles add up a power of two. Groups of unused splits
+// end at once.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With LLVM 15 navi21 and navi31
 // spill 3 to 343 registers, so attn_decode_tiled and attn_merge are chosen there, which spill none.

@@ -1,22 +1,21 @@
 // Matrix-vector product for llvmpipe: a thread per row, x is read at constant addresses.
 //
 // y[n] = sum_k W[n, k] x[k] for one token, by lib gemv_llvmpipe. W is a band of rows in its packed
-// layout, x and y are rows of f32. The prologue (pre) is applied when x is loaded into shared
-// memory.
+// layout, x and y are rows of f32. With pre=norm, x is multiplied by the norm's weight when it is
+// loaded, and the product by the norm's factor at the end.
 //
-// Layout: a work group computes WG_SIZE rows, one row per invocation. There is one barrier, and
-// with post=glu a second one, which costs almost nothing.
+// Layout: a work group computes WG_SIZE rows, one row per invocation. There is one barrier. With
+// post=glu there is a second; it costs almost nothing.
 //
 // Choice: PREFER 50 on llvmpipe, -10 on other software renderers; REQUIRE excludes GPUs and K above
 // 1024.
 //
 // TUNEs: WG_SIZE is the number of rows that share the staged x.
 //
-// Processor time of a dispatch, of both cores together (2 cores of an AMD EPYC at 2.6 GHz, Mesa
-// 22.3.6, q4_k, 2026-11-21): K x N = 256 x 512 with norm 59 us, 256 x 1536 with norm and glu 140
-// us, 768 x 256 80 us. This is 2.2 to 2.8 weights per nanosecond and core. The baseline kernel
-// reaches 0.07. `dopplergl kernels bench matmul_decode_llvmpipe --shape weight=q4_k,K=256,N=1536`
-// times it.
+// Processor time of one dispatch, summed over both cores (AMD EPYC at 2.6 GHz, Mesa 22.3.6, q4_k,
+// 2026-11-21): K x N = 256 x 512 with norm 59 us, 256 x 1536 with norm and glu 140 us, 768 x 256 80
+// us. This is 2.2 to 2.8 weights per nanosecond and core. The baseline kernel reaches 0.07.
+// `dopplergl kernels bench matmul_decode_llvmpipe --shape weight=q4_k,K=256,N=1536` times it.
 //
 //! NAME matmul_decode_llvmpipe
 //! OP matmul

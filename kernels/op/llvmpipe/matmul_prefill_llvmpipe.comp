@@ -12,12 +12,13 @@
 // TUNEs: more TOKENS reuse each unpacked weight, but take longer to compile. A larger WG_SIZE
 // reuses the staged X for more rows.
 //
-// 512 tokens, q4_k, from processor time (2 cores of an AMD EPYC at 2.6 GHz, Mesa 22.3.6,
-// 2026-11-21), in GMAC/s. K x N = 256 x 512: 20 with WG_SIZE = 256, 19 with 128, 16 with 64; 16
-// with TOKENS = 4, 23 with 16. 256 x 1536 with glu: 17. 768 x 256: 13, and 22 with TOKENS = 8. The
-// baseline kernel reaches 2. Compiling takes 0.45 s for 256 columns and 8 tokens, 0.28 s for 4, and
-// 1.2 s for 768 columns and 4. So TOKENS is smaller for long rows, and for matrices of few rows,
-// whose share of the work is small.
+// Speed in GMAC/s, from processor time (512 tokens, q4_k, 2 cores of an AMD EPYC at 2.6 GHz, Mesa
+// 22.3.6, 2026-11-21). K x N = 256 x 512 reaches 20 with WG_SIZE 256, 19 with 128 and 16 with 64.
+// It reaches 16 with TOKENS 4 and 23 with TOKENS 16. 256 x 1536 with glu reaches 17. 768 x 256
+// reaches 13, and 22 with TOKENS 8. The baseline kernel reaches 2. Compiling takes 0.45 s for 256
+// columns and 8 tokens, 0.28 s for 256 columns and 4 tokens, and 1.2 s for 768 columns and 4
+// tokens. So TOKENS is smaller for long rows, and for matrices of few rows, whose share of the work
+// is small.
 //
 //! NAME matmul_prefill_llvmpipe
 //! OP matmul

@@ -2,15 +2,19 @@
 //
 // Each of the TOP_K chosen experts multiplies its weights with a vector, by lib gemv_llvmpipe. With
 // post=glu, all experts have the same x, and each choice has a result row of its own. With
-// post=combine, the results of all choices are added into one row. Shared memory then has x of all
-// choices, unweighted, and the sum of an invocation runs through its row in each of the chosen
-// experts. If a row is in another band, this band's first row is read instead and counts as 0.
+// post=combine, the results of all choices are added into one row. Shared memory then contains the
+// x of every choice, unweighted. Each invocation adds up its row of all chosen experts, one expert
+// after another.
+//
+// X is [TOP_K or 1][X_STRIDE] and Y is [TOP_K][Y_STRIDE], or one row with post=combine; both are
+// f32. W has one band of the rows of all experts, in its packed layout. If a row is in another
+// band, the invocation reads row 0 of W instead and discards the product.
 //
 // Layout: work group x covers WG_SIZE rows of an expert, one row per invocation. With post=glu, y
 // is the choice.
 //
-// Choice: PREFER 50 on llvmpipe, -10 on other software renderers; REQUIRE excludes GPUs and K above
-// 1024.
+// Choice: PREFER 50 on llvmpipe, -10 on other software renderers; REQUIRE excludes GPUs, K above
+// 1024, and with post=combine more than 8 blocks of 256 columns over all choices.
 //
 // TUNEs: WG_SIZE is the number of rows that share the staged x.
 //
@@ -56,7 +60,7 @@ vec4 gemv_x(uint s, uint i)
     return i < uint(K / 4) ? X[s * uint(X_STRIDE / 4) + i] : vec4(0.0);
 }
 
-// Adds row r of the expert of choice s, times x number `number`, times `factor`, to y.
+// Adds to y: factor * (dot product of row r of choice s's expert with x[number], plus the bias).
 #define CHOICE(number, s, factor) \
     { \
         const int x_row = number; \

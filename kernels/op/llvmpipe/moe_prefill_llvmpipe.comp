@@ -1,8 +1,12 @@
 // The experts of many tokens for llvmpipe: a thread per row and TOKENS pairs of one expert.
 //
 // Each expert multiplies its weights with the rows of its tokens, by lib gemm_llvmpipe. A pair is a
-// token with one of its TOP_K chosen experts. The tiles of pairs are those of moe_prefill. Rows
-// that another band has are read from this band's first row and not stored.
+// token with one of its TOP_K chosen experts. The tiles of pairs are those of moe_prefill. With
+// post=glu, X is [T][X_STRIDE], with post=store [T * TOP_K][X_STRIDE]. Y is [T * TOP_K][Y_STRIDE],
+// both in f32.
+//
+// W has one band of the rows of all experts, in its packed layout. If a row is in another band, the
+// invocation reads row 0 of W instead and does not store the product.
 //
 // Layout: work group x counts the row tiles of an expert, then the tiles of pairs. An invocation
 // has one row and TOKENS pairs of one expert. A group beyond the last tile computes an empty tile:
@@ -12,7 +16,7 @@
 // 1024.
 //
 // TUNEs: as in matmul_prefill_llvmpipe. More TOKENS reuse each unpacked weight, but take longer to
-// compile.
+// compile. WG_SIZE is the number of rows that share the staged x.
 //
 // Utilisation: only the device has the number of pairs per expert, so there are groups for the
 // worst case, E tiles more than the pairs fill. ACTIVE counts pairs without gaps; the last tile of

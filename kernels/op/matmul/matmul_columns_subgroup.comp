@@ -2,8 +2,9 @@
 //
 // Y[t, n] = sum_k W[n, k] X[t, k] for COLUMNS tokens, 2 to 16, by lib gemv_columns, then the
 // epilogue of lib matmul_result. W is a band of N rows in its packed layout, X is [T][X_STRIDE] and
-// Y is [T][Y_STRIDE] in f32. With pre=norm, X is multiplied by the norm's weight when it is staged
-// in shared memory. The norm's factor of each token is applied to its sums.
+// Y is [T][Y_STRIDE] in f32. COLUMNS counts tokens; "columns of K" are columns of W. With pre=norm,
+// X is multiplied by the norm's weight when it is staged in shared memory. The norm's factor of
+// each token is applied to its sums.
 //
 // Layout: a work group computes SETS * THREAD_ROWS rows for all tokens. K_PARTS subgroups are next
 // to each other along K; SETS such sets have THREAD_ROWS rows each. An invocation unpacks 16
@@ -15,7 +16,8 @@
 // TUNEs: THREAD_ROWS is the number of rows that reuse a loaded vec4 of X: more rows need more
 // registers. K_PARTS splits the columns of K, SETS the rows of a group: more of them need larger
 // groups. NARROW selects two rows per invocation, FULL means that there are more groups than
-// compute units, LONG and ONE select K_PARTS 1, and MANY allows more subgroups per group.
+// compute units, LONG and ONE select K_PARTS 1, and MANY allows more subgroups per group. SUBGROUP
+// is always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), q4_k, weights in no cache, 2026-11-22 (`build/tests/test_kernels_matmul
 // bench prefill q4_k none POST K N T`). Times in us for 2, 4 and 8 tokens, and in column 1 those of
@@ -41,7 +43,7 @@
 // group. With 1024 invocations polaris12 spills 21 to 59 registers, and navi21 with LLVM 15 spills
 // 8 to 83. Groups of 256 (K_PARTS 1, SETS 4) spill none with ACO. With LLVM and 7 chunks of K
 // (3,584) they spilled 59 to 229 registers while the loop over the chunks was unrolled. With lib
-// loop_end, 2 x 8 and 4 x 4 results spill none (72 with bf16 and 8 columns, 3 with 4 x 8). navi31
+// loop_end, 2 x 8 and 4 x 4 results spill none (72 with bf16 and 8 tokens, 3 with 4 x 8). navi31
 // spills 10 to 108 in most cases, so the kernel is not chosen there.
 //
 //! NAME matmul_columns_subgroup

@@ -14,7 +14,8 @@
 // TUNEs: UNROLL is the number of rows that are computed together: more rows hide more latency, but
 // need more registers. LEAST and UNIT_GROUPS set the number of groups: fewer groups stage x fewer
 // times. HALF is set if the second slice of a row is the last one and at most half full. TAIL then
-// lets fewer subgroups process these ends of rows; WIDE restricts TAIL to large N.
+// lets fewer subgroups process these ends of rows; WIDE restricts TAIL to large N. WG_SIZE is the
+// group size. SUBGROUP is always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), one dispatch of many in a submit, barrier included, weights in no cache,
 // 2026-11-22, `build/tests/test_kernels_matmul list FILE`. Time in us, and GB/s of weights:
@@ -28,9 +29,12 @@
 //     14336 x 4096     22.2  1490
 // One row of 256 columns takes 3.8 us there, two rows of 2048 take 4.4 us.
 //
-// TAIL there, in us: q4_k 1152 x 13824 from 11.4 to 10.1, 1152 x 131072 from 69.9 to 59.6, 1536 x
-// 17920 from 13.2 to 12.6. q8_0 1152 x 13824 from 12.6 to 11.5, 1152 x 131072 from 80.9 to 59.0. It
-// is slower for few rows and for three slices, and no faster for f16.
+// Time there in us, without and with TAIL:
+//     K x N             q4_k          q8_0
+//     1152 x 13824     11.4   10.1   12.6   11.5
+//     1152 x 131072    69.9   59.6   80.9   59.0
+//     1536 x 17920     13.2   12.6
+// TAIL is slower for few rows and for three slices, and no faster for f16.
 //
 // In a persistent program (Llama 3.2 1B q4_k, us): 2048 x 3072 2.7, 2048 x 2048 1.9, 2048 x 16384
 // 7.4, 8192 x 2048 4.8, the head (2048 x 128256) 50.6.

@@ -1,8 +1,10 @@
-// Matrix-vector product that first adds the result of the block before to the residual stream.
+// Matrix-vector product that first adds the previous block's result to the residual stream.
 //
-// x = X + R * rsqrt(mean(R^2) + eps) * G, then y[n] = sum_k W[n, k] x[k] for one token. X is the
-// residual stream, R the result of the block before, G the weight of its norm. The libs are
-// matmul_join for x, and gemv and gemv_rows as in matmul_decode.
+// x = X + R * rsqrt(mean(R^2) + eps) * G. With pre=join, y[n] = sum_k W[n, k] x[k] for one token.
+// With pre=join_norm, the RMS norm of x, with weight A, replaces x in that sum. X is the residual
+// stream, R the result of the previous block, G the weight of its norm. W is a band of rows in its
+// packed layout, and all vectors are f32. The libs are matmul_join for x, and gemv and gemv_rows as
+// in matmul_decode.
 //
 // Layout: as in matmul_decode, a work group computes ROWS rows with ROW_THREADS invocations per
 // row. Each group computes all of x, which costs one more barrier and the reads of R, and saves a
@@ -12,7 +14,7 @@
 // has subgroups.
 //
 // TUNEs: as in matmul_decode. More ROW_THREADS suit long rows. More THREAD_ROWS reuse x. A larger
-// BK needs fewer barriers, but more shared memory.
+// BK needs fewer barriers, but more shared memory. WG_SIZE is the group size.
 //
 //! NAME matmul_join
 //! OP matmul

@@ -1,8 +1,10 @@
-// Matrix-vector product with subgroups; first, the block before is added to the residual stream.
+// As matmul_join with subgroups: first adds the previous block's result to the residual stream.
 //
-// x = X + R * rsqrt(mean(R^2) + eps) * G, then y[n] = sum_k W[n, k] x[k] for one token. X is the
-// residual stream, R the result of the block before, G the weight of its norm. The libs are
-// matmul_join for x, and gemv_subgroup and gemv_rows_subgroup as in matmul_decode_subgroup.
+// x = X + R * rsqrt(mean(R^2) + eps) * G. With pre=join, y[n] = sum_k W[n, k] x[k] for one token.
+// With pre=join_norm, the RMS norm of x, with weight A, replaces x in that sum. X is the residual
+// stream, R the result of the previous block, G the weight of its norm. W is a band of rows in its
+// packed layout, and all vectors are f32. The libs are matmul_join for x, and gemv_subgroup and
+// gemv_rows_subgroup as in matmul_decode_subgroup.
 //
 // Layout: as in matmul_decode_subgroup, each invocation keeps 32 columns of x in registers, and
 // groups divide the rows evenly. Each group computes all of x, which costs one more barrier and the

@@ -1,45 +1,51 @@
 // Matrix product for 16 and 32 tokens with subgroups, q4_k: codes and x are in shared memory.
 //
 // Y[t, n] = sum_k X[t, k] W[n, k] for COLUMNS tokens. W is a band of N rows of q4_k in its packed
-// layout, X is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32.
+// layout, X is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32. COLUMNS counts tokens; "columns of K"
+// are columns of W.
 //
 // Layout: a subgroup computes ROWS rows for all tokens. Its lanes form a grid of LANES_N along the
 // rows and LANES_T along the tokens. Each lane has THREAD_ROWS x THREAD_COLUMNS results in
-// registers. The K_PARTS subgroups of a group process blocks of 32 columns of K in turn. A lane
-// fetches codes and scales of its rows and vec4s of X ahead. It unpacks codes to registers, 8 rows
-// by 4 columns of K, and multiplies them with THREAD_COLUMNS vec4s of X. Per multiply-add it loads
-// half as much from shared memory as blocks of 8 x 8 results do.
+// registers. Each of the K_PARTS subgroups of a group processes every K_PARTS-th block of 32
+// columns of K. A lane fetches codes and scales of its rows and vec4s of X ahead. It unpacks codes
+// to registers, THREAD_ROWS rows by 4 columns of K at a time, and multiplies them with
+// THREAD_COLUMNS vec4s of X. With 8 x 16 results per lane, it loads about half as much from shared
+// memory per multiply-add as a kernel with unpacked weights there and 8 x 8 results.
 //
 // Work group x covers the rows. If there are fewer row tiles than compute units, K is cut into
-// SPLITS parts. The last group of a tile adds the parts up in their order, so sums depend on no
-// timing and on no number of tokens (as in lib matmul_tile). The parts of a group are added up in
-// rounds of ROUND columns.
+// SPLITS parts. The last group of a tile adds up the parts in a fixed order. So the result depends
+// neither on timing nor on the number of tokens (as in lib matmul_tile). The K_PARTS sums of a
+// group are added up in rounds of ROUND tokens.
 //
 // Choice: PREFER is 35 for 16 tokens. For 32 tokens it is 29 for sizes that were faster (LONG), and
-// 10 otherwise. matmul_outer has 28, matmul_columns_subgroup 30.
+// 10 otherwise. matmul_outer has 28, matmul_columns_subgroup 15 or 30. On software renderers and on
+// devices with fewer than 32 compute units PREFER is 0.
 //
 // TUNEs: THREAD_ROWS and THREAD_COLUMNS set the results per lane: more results reuse loads, but
 // need more registers. More K_PARTS fill a device that has few row tiles. CUT is the number of
-// parts of K: 0 does not cut, and 1 cuts into as many parts as fill the device.
+// parts of K: 0 does not cut, and 1 cuts into as many parts as fill the device. SUBGROUP is always
+// the device's SUBGROUP_SIZE.
 //
-// One H200 (driver 580), whole steps of Llama 3.2 1B with 32 tokens, 2026-11-23, in us with about 8
-// for the timer. The first number is matmul_prefill_wide, the second this kernel (for matmul_outer
-// see docs/perf-log.md):
+// Times of single products in whole steps of Llama 3.2 1B with 32 tokens (one H200, driver 580,
+// 2026-11-23), in us. Each includes about 8 us for the timer. The first number is
+// matmul_prefill_wide, the second this kernel (for matmul_outer see docs/perf-log.md):
 //     2048 x 16384    95.9   85.7     2048 x 3072     31.4   38.5
 //     8192 x 2048     71.1   56.5     2048 x 128256    640    551
 //     2048 x 2048     28.5   31.7
-// 16 tokens by `kernels bench`: matmul_columns_subgroup, tiles, and this kernel with THREAD_ROWS 4:
+// 16 tokens by `kernels bench`, in us: matmul_columns_subgroup, matmul_prefill_wide, and this
+// kernel with THREAD_ROWS 4:
 //     2048 x 16384    67.9   96.7   56.7     4096 x 28672   237   298   181 (K_PARTS 4: 164)
 //     8192 x 2048     64.2   69.7   35.7     14336 x 4096   134   210    94
 //     2048 x 2048     20.6   25.6   18.7     4096 x 4096     42    68    36
 //     2048 x 3072     25.4   30.7   23.4
 // K_PARTS is 4 if there are more than 192 (16 tokens) or 320 (32 tokens) rows per compute unit.
-// K_PARTS 8 and 4 with 32 tokens: 2048 x 16384 86 and 96, 2048 x 128256 595 and 551. Blocks of 8 x
-// 8 results take 101 (2048 x 16384). With subgroupBarrier() instead of barrier() it takes 93,
-// because for that driver it is a fence for the whole device.
+// With 32 tokens, 2048 x 16384 takes 86 us with K_PARTS 8 and 96 with K_PARTS 4. 2048 x 128256
+// takes 595 us with K_PARTS 8 and 551 with K_PARTS 4. With 8 x 8 results per lane, 2048 x 16384
+// takes 101 us. With subgroupBarrier() instead of barrier() it takes 93 us, because that driver
+// compiles subgroupBarrier() to a fence for the whole device.
 //
-// Utilisation: the rows of a router fill part of the only tile. They are an equally small part of
-// the work.
+// Utilisation: the few rows of a router fill only a part of one tile, so most lanes are idle. A
+// router is a small part of the work.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With LLVM 15 navi21 spills 32 to
 // 131 registers and navi31 328 to 468, so the kernel is not chosen there. ACO on polaris12 and
@@ -245,7 +251,7 @@ void multiply(uvec2 place, uint part, uint shift)
 #define ZERO_QUAD(h, c)   acc[(c) * ROW_QUADS + (h)] = vec4(0.0);
 #define ZERO_COLUMN(c, a) EACH_QUAD(ZERO_QUAD, c)
 
-// The parts are added up in shared memory, in rounds of columns.
+// The sums of the K_PARTS subgroups are added up in shared memory, ROUND tokens at a time.
 #define PUT_QUAD(h, c) \
     kept[base + (uint((c) * LANES_T % ROUND) + place.y) * uint(ROWS / 4) + \
          uint((h) * LANES_N) + place.x] = acc[(c) * ROW_QUADS + (h)];

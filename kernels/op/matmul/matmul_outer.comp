@@ -1,7 +1,8 @@
 // Matrix product of 32 and more tokens on GPUs: outer products of columns of W and of X.
 //
 // Y[t, n] = sum_k X[t, k] W[n, k] by lib matmul_outer, with the epilogue of lib matmul_result. W is
-// a band of N rows in its packed layout, X is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32.
+// a band of N rows in its packed layout, X is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32. COLUMNS
+// and THREAD_COLUMNS count tokens; "columns of K" are columns of W.
 //
 // Layout: work group x covers tiles of ROWS rows, y tiles of TOKENS tokens. A tile has up to 128
 // rows and 128 tokens (64 or 32 if the pass has at most as many), and a group has 256 invocations.
@@ -31,13 +32,20 @@
 //     8192 x 2048     494    448    155   131     83    78     66    54 (_lanes_subgroup 50)
 //     2048 x 3072     216    205     69    68     47    41     30    29
 //     2048 x 2048     151    128     58    54     34    33     26    23
-// 2048 x 16384 of other types, 512 and 64 tokens: q8_0 927 915, 239 155; q6_k 946 924, 235 175; f16
-// 835 830, 158 125; mxfp4 886 862, 167 143. With 32 tokens: q8_0 103 126, but 8192 x 2048 79 67.
-// 2048 x 16384 with 64 tokens and parts of the kernel removed: 111 without decoding and storing W,
-// 104 without any fetching, 57 without multiplying, 15 with neither. See docs/perf-log.md, "Prefill
-// and small batches".
+// 2048 x 16384 of other types, matmul_prefill_wide and this kernel:
+//                512           64
+//     q8_0     927   915   239  155
+//     q6_k     946   924   235  175
+//     f16      835   830   158  125
+//     mxfp4    886   862   167  143
+// With 32 tokens of q8_0, this kernel is slower for 2048 x 16384 (126 instead of 103 us) and faster
+// for 8192 x 2048 (67 instead of 79).
 //
-// Utilisation: the rows of a router fill part of the only tile. They are an equally small part of
+// With parts of the kernel removed, 64 tokens of 2048 x 16384 take 111 us without decoding and
+// storing W, 104 without fetching, and 57 without multiplying. They take 15 us with neither
+// fetching nor multiplying. See docs/perf-log.md, "Prefill and small batches".
+//
+// Utilisation: the few rows of a router fill only a part of one tile. A router is a small part of
 // the work.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Intel Arc (dg2) spills 102:221

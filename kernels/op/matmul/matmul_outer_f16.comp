@@ -28,20 +28,23 @@
 //
 // One H100 (driver 580), 2026-11-28, q4_k, in us. With 32 tokens, each invocation has 4 x 8
 // results, a group has 256 invocations, and a unit has two groups. With 64 tokens, 8 x 8 results,
-// 128 invocations and two groups per unit. The columns are versions of the kernel: 16 columns
-// unpacked at a time, FLUSH 64 and parts of K in f32; then 32 columns, FLUSH 128 and a head fetched
-// for each 32 columns; then the current version, with SMALL where it is set (22 and 21.5 without
-// it):
+// 128 invocations and two groups per unit. The columns of the table are three versions of the
+// kernel. The first one unpacks 16 columns at a time, with FLUSH 64 and parts of K in f32. The
+// second one unpacks 32 columns, with FLUSH 128 and a head fetched for each 32 columns. The third
+// one is the current version, with SMALL where it is set (22 and 21.5 without it):
 //     K x N               32              64         K x N             32              64
 //     2048 x 16384    66   57       106   93        4096 x 28672  216  197  192   348  319
 //     8192 x 2048     43   38   37   63   58   56   14336 x 4096  115  100   98   178  161
 //     2048 x 128256  522  358  342  762  656  647   4096 x 4096    42   37   36    62   57
 //     2048 x 2048          22   20        30   28
-// With a norm, the last two versions: 2048 x 16384 62, 60 (32 tokens) and 96, 92 (64), 2048 x 3072
-// 27, 26 and 37, 37. 512 tokens of 2048 x 16384: 632, 609, 585. docs/perf-log.md, "Prefill and
-// small batches", describes what limits it.
+// The last two versions with a norm:
+//     K x N            32         64
+//     2048 x 16384     62   60    96   92
+//     2048 x 3072      27   26    37   37
+// With 512 tokens of 2048 x 16384, the three versions take 632, 609 and 585 us. docs/perf-log.md,
+// "Prefill and small batches", describes the limits of the kernel.
 //
-// Utilisation: the rows of a router fill part of the only tile. They are an equally small part of
+// Utilisation: the few rows of a router fill only a part of one tile. A router is a small part of
 // the work.
 //
 //! NAME matmul_outer_f16

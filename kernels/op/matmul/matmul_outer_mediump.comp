@@ -17,7 +17,7 @@
 // TUNEs: those of matmul_outer. FLUSH is the number of columns that are summed in 16 bits: more
 // columns are faster, and less exact. WIDE uses four row sets.
 //
-// Utilisation: the rows of a router fill part of the only tile. They are an equally small part of
+// Utilisation: the few rows of a router fill only a part of one tile. A router is a small part of
 // the work.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Adreno 630 spills 20:27 to 22:30

@@ -24,7 +24,8 @@
 // 4 and tiles of 64 x 32 (`dopplergl bench --profile`).
 //
 // Utilisation: the rows of a router (8 of Mixtral, 32 of GPT-OSS) fill an eighth of a tile at
-// worst. Such a product is 1 of 10,000 parts of a layer, so a special tile would not be noticed.
+// worst. Such a product is about 1/10,000 of the work of a layer, so a special tile would not be
+// noticed.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Tiles of 4 x 4 per invocation
 // spill 4:4 to 5:5 on V3D 4.2, 5:50 to 8:60 on Mali G52, and 87:228 on T860. The tiles that

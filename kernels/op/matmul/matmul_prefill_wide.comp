@@ -31,14 +31,15 @@
 //     8192 x 2048      497   34.6      526     154     507    96     234   87
 //     2048 x 3072      217   29.7      246      70     240    49      62   30
 //     2048 x 2048      151   28.4      137      59     137    42      70   30
-// Whole steps of 32 sequences of Llama 3.2 1B (with 8 for the timer), tiles of 32 rows in one wave
-// and in two: 2048 x 2048 31.5 and 28.4, 8192 x 2048 88.9 and 71.4.
+// In whole steps of 32 sequences of Llama 3.2 1B, tiles of 32 rows take 31.5 us in one wave and
+// 28.4 in two for 2048 x 2048. For 8192 x 2048 they take 88.9 us in one wave and 71.4 in two. Each
+// time includes 8 us for the timer.
 // * With tiles of 128 x 128 cut in two, set by hand; 878 with tiles of 128 x 256 cut in four. The
 // multiply-adds alone, without fetching, storing and barriers, reach 43 to 48 TFLOP/s
 // (docs/perf-log.md).
 //
-// Utilisation: the rows of a router (8 of Mixtral, 32 of GPT-OSS) fill part of a tile, as in
-// matmul_prefill.comp. They are an equally small part of the work.
+// Utilisation: the rows of a router (8 of Mixtral, 32 of GPT-OSS) fill only a part of one tile. A
+// router is a small part of the work.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Radeon RX 6000 (navi21) with
 // LLVM 15 spills 247 registers with 4 x 4 results, bf16 and K = 256. navi31 spills 140 to 149 with

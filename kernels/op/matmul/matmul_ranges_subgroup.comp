@@ -1,17 +1,17 @@
 // Matrix product for 4 and 8 tokens with subgroups: a slice of x stays, rows of a range pass by.
 //
 // Y[t, n] = sum_k X[t, k] W[n, k] for COLUMNS tokens. W is a band of N rows in its packed layout, X
-// is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32. With pre=norm, X is multiplied by the norm's
-// weight when it is staged. Squares of a slice are added up like its sums, and the norm's factor is
-// applied at the end.
+// is [T][X_STRIDE] and Y is [T][Y_STRIDE] in f32. COLUMNS counts tokens; other columns are columns
+// of W. With pre=norm, X is multiplied by the norm's weight when it is staged. Squares of a slice
+// are added up like its sums, and the norm's factor is applied at the end.
 //
 // Layout: there are as many work groups as compute units: RANGES ranges of rows times SLICES slices
 // of K. A group stages its slice of X in shared memory once, SLICE units of 16 columns per lane.
 // matmul_columns_subgroup stages X for every chunk of K instead, and waits each time. The SETS
 // subgroups of the group then process THREAD_ROWS rows of the range at a time. While these are
 // multiplied, the next weights are loaded. Sums of a slice are stored in SUMS. The last group of a
-// range adds them up in the order of the slices, so results depend on no timing and on no number of
-// tokens.
+// range adds them up in the order of the slices. So the result depends neither on timing nor on the
+// number of tokens.
 //
 // Choice: PREFER is 35 for the measured sizes of q4_k at which the kernel was faster (LONG, DEEP),
 // and 5 otherwise. matmul_columns_subgroup has 30. Other weight types and larger models were not
@@ -19,7 +19,8 @@
 //
 // TUNEs: THREAD_ROWS is the number of rows that reuse a loaded vec4 of X: more need more registers.
 // SETS is the number of subgroups that share a slice. A longer SLICE needs more shared memory, and
-// leaves fewer sums to add. UNIT_GROUPS is the number of groups per compute unit.
+// leaves fewer sums to add. UNIT_GROUPS is the number of groups per compute unit. SUBGROUP is
+// always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), q4_k, whole steps of Llama 3.2 1B, 2026-11-23, in us with about 3 for the
 // timer. The first number of a pair is matmul_columns_subgroup, the second this kernel (SETS 16;

@@ -15,14 +15,15 @@
 // over the lanes by halving: each lane orders its tokens so that it keeps the lower half of its
 // sums and passes on the upper half. The subgroups of a group have SETS parts of the slice. Their
 // sums meet every BATCH rows in shared memory. If K is longer than a slice, sums of a slice are
-// stored in SUMS. The last group of a range adds them up in the order of the slices, so results
-// depend on no timing.
+// stored in SUMS. The last group of a range adds them up in the order of the slices, so the result
+// does not depend on timing.
 //
 // Choice: PREFER 40 on GPUs with 64 compute units or more if K and N are at least 4096, else 5.
 // matmul_columns_subgroup has 30.
 //
 // TUNEs: SETS is the number of subgroups per group, and so the length of a slice. A larger BATCH
 // needs fewer barriers, but more shared memory. WAVES is the number of groups per compute unit.
+// SUBGROUP is always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), `kernels bench`, 2026-11-24, in us: matmul_columns_subgroup and this
 // kernel.

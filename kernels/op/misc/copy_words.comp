@@ -5,6 +5,8 @@
 // Layout: work group x copies WG_SIZE * EACH elements. Each invocation issues EACH loads, then as
 // many stores. Neighbouring invocations use neighbouring addresses.
 //
+// Choice: it is the only kernel of this operation.
+//
 // TUNEs: EACH is the number of loads per invocation, WG_SIZE the group size.
 //
 // One H200 (driver 580), 2026-11-22, 128 MB from buffers that are in no cache, read plus written,

@@ -7,6 +7,8 @@
 // Layout: work group x covers WG_SIZE * EACH vec4s of the H columns; y is one of the T tokens.
 // Neighbouring invocations have neighbouring vec4s.
 //
+// Choice: it is the only kernel of this operation.
+//
 // TUNEs: EACH is the number of vec4s per invocation, WG_SIZE the group size.
 //
 //! NAME embed_rows

@@ -4,8 +4,9 @@
 // 16 bytes (uvec4).
 //
 // Layout: group g reads UNITS elements from g * UNITS on. Each invocation starts EACH loads before
-// its first addition. Neighbouring invocations read neighbouring addresses. `dopplergl devices -v`
-// runs this kernel.
+// its first addition. Neighbouring invocations read neighbouring addresses.
+//
+// Choice: it is the only kernel of this operation. `dopplergl devices -v` runs it.
 //
 // TUNEs: a larger EACH keeps more loads in flight per invocation. WG_SIZE is the group size.
 //

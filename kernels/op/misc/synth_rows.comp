@@ -9,6 +9,8 @@
 // Layout: one invocation per word. Work group x covers the words of a row. y covers the rows: a
 // group computes every GROUPS_MOST-th row.
 //
+// Choice: it is the only kernel of this operation.
+//
 // TUNEs: WG_SIZE is the group size. GROUPS_MOST limits the number of groups in y.
 //
 //! NAME synth_rows

@@ -6,6 +6,8 @@
 // Layout: an invocation computes four neighbouring features of a token. Work group x covers the
 // features, y is the token.
 //
+// Choice: it is the only kernel of this operation.
+//
 // TUNEs: WG_SIZE is the group size.
 //
 //! NAME moe_combine

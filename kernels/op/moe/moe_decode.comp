@@ -3,8 +3,9 @@
 // Each of the TOP_K chosen experts multiplies its weights with a vector, by lib gemv. With
 // post=glu, all experts have the same x, and each choice has a result row of its own. With
 // post=combine, each choice has its own x, which is multiplied by the expert's weight when it is
-// loaded, and the results of all choices are added into one row. W has the rows of all experts in
-// its packed layout. Rows that another band has count as 0.
+// loaded, and the results of all choices are added into one row. X is [TOP_K or 1][X_STRIDE] and Y
+// is [TOP_K][Y_STRIDE], or one row with post=combine; both are f32. W has one band of the rows of
+// all experts, in its packed layout. Rows of other bands count as 0.
 //
 // Layout: work group x covers ROWS rows of an expert. With post=glu, y is the choice. With
 // post=combine, a group adds its rows of every choice. ROW_THREADS invocations share a row, as in
@@ -14,7 +15,7 @@
 //
 // TUNEs: as in matmul_decode. More ROW_THREADS suit long rows, but add more partial sums. More
 // THREAD_ROWS reuse x, but leave fewer groups. A larger BK needs fewer barriers, but more shared
-// memory.
+// memory. WG_SIZE is the group size.
 //
 //! NAME moe_decode
 //! OP moe_matmul

@@ -3,9 +3,10 @@
 // Each of the TOP_K chosen experts multiplies its weights with a vector, by lib gemv_subgroup. With
 // post=glu, all experts have the same x, and each choice has a result row of its own. With
 // post=combine, the rows of the chosen experts that are added to one result form one row, TOP_K
-// times as long. The weights of the choices are applied when x is staged in shared memory. W has
-// the rows of all experts in its packed layout. If a row is in another band, this band's first row
-// is read instead and counts as 0.
+// times as long. The weights of the choices are applied when x is staged in shared memory. X is
+// [TOP_K or 1][X_STRIDE] and Y is [TOP_K][Y_STRIDE], or one row with post=combine; both are f32. W
+// has one band of the rows of all experts, in its packed layout. If a row is in another band, row 0
+// of W is read instead and counts as 0.
 //
 // Layout: work groups in x divide the rows of an expert. With post=glu, y is the choice. In total
 // there are about UNIT_GROUPS groups per compute unit. Each invocation keeps 32 columns of x in
@@ -15,7 +16,8 @@
 //
 // TUNEs: THREE is set if a row has three slices; groups then have up to 768 invocations. UNROLL is
 // the number of rows that are computed together: more rows hide more latency, but need more
-// registers. LEAST and UNIT_GROUPS set the number of groups. MOST limits WG_SIZE.
+// registers. LEAST and UNIT_GROUPS set the number of groups. MOST limits WG_SIZE. TAIL is always 0.
+// SUBGROUP is always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), one dispatch of many in a submit, barrier included, weights in no cache,
 // 2026-11-22, `build/tests/test_kernels_matmul list FILE`. Time in us, and GB/s of weights; sizes

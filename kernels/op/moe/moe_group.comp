@@ -1,12 +1,15 @@
 // Lists of pairs (token, choice) by expert, with one work group per expert.
 //
 // A pair is a token with one of its TOP_K chosen experts. The kernel sorts the numbers of all pairs
-// by expert. It is a counting sort without atomics, so the order is always the same.
+// by expert. ROUTE is [T][TOP_K] pairs of id and weight. LIST has E + 1 offsets, then the sorted
+// numbers. It is a counting sort without atomics, so the order is always the same.
 //
 // Layout: work group x is an expert. Every group reads the choices of all tokens. Each invocation
 // has a run of neighbouring pairs. It counts the pairs of lower experts and those of its group's
 // expert. A prefix sum over these counts yields the first places of the expert's pairs and of the
 // invocation's.
+//
+// Choice: it is the only kernel of this operation.
 //
 // TUNEs: WG_SIZE is the group size.
 //

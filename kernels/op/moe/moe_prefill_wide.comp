@@ -1,8 +1,9 @@
 // The experts of many tokens on GPUs: large tiles of results, weights unpacked into shared memory.
 //
 // Each expert multiplies its weights with the rows of its tokens, by lib gemm_wide. A pair is a
-// token with one of its TOP_K chosen experts. W has the rows of all experts in its packed layout, X
-// and Y are f32. Rows of a tile that another band has are not stored.
+// token with one of its TOP_K chosen experts. With post=glu, X is [T][X_STRIDE], with post=store [T
+// * TOP_K][X_STRIDE]. Y is [T * TOP_K][Y_STRIDE], both in f32. W has one band of the rows of all
+// experts, in its packed layout. Rows of other bands are not stored.
 //
 // Layout: a tile has ROWS rows of one expert and TOKENS pairs of that expert. These pairs need not
 // be neighbours: shared memory has their numbers. Work group x counts the row tiles of an expert,

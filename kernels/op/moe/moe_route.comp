@@ -1,7 +1,7 @@
 // The experts of each token and their weights, one work group per token.
 //
-// The TOP_K best of a token's E logits become its experts, with their weights, by lib moe_rank. The
-// logits are those of the router, f32.
+// The TOP_K best of a token's E logits become its experts, with their weights, by lib moe_rank.
+// LOGITS is [T][L_STRIDE] f32, from the router. ROUTE is [T][TOP_K] pairs of id and f32 weight.
 //
 // Layout: work group x is a token. Each invocation ranks its share of the experts.
 //

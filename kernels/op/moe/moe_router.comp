@@ -11,8 +11,8 @@
 // The group that arrives last has all logits and chooses. The pieces are added in an order that
 // does not depend on WG_SIZE. Otherwise WG_SIZE could change the chosen experts, and so the tokens.
 //
-// Choice: PREFER 10 replaces the separate operations norm, matmul and moe_route (-10 on software
-// renderers), unless REGISTERS does not fit.
+// Choice: with PREFER 10, the plan uses this kernel instead of norm, matmul and moe_route, unless
+// REGISTERS does not fit. On software renderers PREFER is -10.
 //
 // TUNEs: WG_SIZE is the number of invocations per expert.
 //

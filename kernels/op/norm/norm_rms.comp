@@ -10,6 +10,8 @@
 // from shared memory are fast on llvmpipe, and a broadcast on GPUs. All invocations get the same
 // bits, whatever their number.
 //
+// Choice: it is the only kernel of this operation.
+//
 // TUNEs: WG_SIZE is the number of invocations per token. A larger AT_ONCE starts more loads at
 // once, but needs more registers.
 //

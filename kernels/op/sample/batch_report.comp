@@ -5,6 +5,8 @@
 //
 // Layout: one invocation per word of REPORT.
 //
+// Choice: it is the only kernel of this operation.
+//
 // TUNEs: WG_SIZE is the group size.
 //
 //! NAME batch_report

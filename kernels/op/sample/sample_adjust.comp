@@ -25,6 +25,8 @@
 // Layout: y is a row; each row has one work group. Groups of `idle` rows have no work. The parts
 // share LOGITS and COUNTS, so barriers separate them.
 //
+// Choice: it is the only kernel of this operation.
+//
 // TUNEs: WG_SIZE is the group size.
 //
 // Utilisation: as many invocations have work as there are biases, 1,024 at most, and ids in the

@@ -4,6 +4,9 @@
 //
 // Layout: one work group, which writes only after the sequence has stopped.
 //
+// Choice: it is the only kernel of this operation. On GPUs, sample_next replaces the operation if
+// it can run, except with kind=full.
+//
 // TUNEs: WG_SIZE is the group size.
 //
 // Utilisation: no invocation has work until the sequence stops.

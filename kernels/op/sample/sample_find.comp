@@ -1,12 +1,14 @@
 // Draws a token of a whole vocabulary after top-p and min-p.
 //
-// The draw is a number below the whole mass. The drawn id is the first one at which the running
-// mass, in order of ids, exceeds the draw. Tokens on the edge of top-p share one exponent; only the
-// first `room` of them, by id, remain.
+// LOGITS is [T][VOCAB] f32. The draw is a number below the whole mass. The drawn id is the first
+// one at which the running mass, in order of ids, exceeds the draw. Tokens on the edge of top-p
+// share one exponent; only the first `room` of them, by id, remain.
 //
 // Layout: work group x is a slice of 2048 tokens, y the row. Every group adds up the masses of the
 // slices before its own (sample_mass). The group whose slice contains the draw writes the id to
 // CAND[0].
+//
+// Choice: it is the only kernel of this operation.
 //
 // TUNEs: WG_SIZE is the group size.
 //

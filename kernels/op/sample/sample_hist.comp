@@ -1,12 +1,15 @@
 // Mass per digit of the exponent, for top-p over a whole vocabulary: level LEVEL of three.
 //
-// The kernel adds to 1024 bins of 64 bits at CAND_HIST + 2048 LEVEL of CAND, which sample_max has
-// cleared. The exponent of a token has 29 bits. Level 0 counts every token by the first 10 of them.
-// Levels 1 and 2 count only tokens whose earlier digits are those of the edge found so far.
+// LOGITS is [T][VOCAB] f32. The kernel adds to 1024 bins of 64 bits at CAND_HIST + 2048 LEVEL of
+// CAND, which sample_max has cleared. The exponent of a token has 29 bits. Level 0 counts every
+// token by the first 10 of them. Levels 1 and 2 count only tokens whose earlier digits are those of
+// the edge found so far.
 //
 // Layout: work group x is a slice of 2048 tokens, y the row. Masses are 64-bit integers. They are
 // summed per group in shared memory, and then added with atomics, low word first. The old value of
 // the low word shows whether it overflowed.
+//
+// Choice: it is the only kernel of this operation.
 //
 // TUNEs: WG_SIZE is the group size.
 //

@@ -1,13 +1,16 @@
 // Mass of each slice at the requested temperature, after top-p and min-p.
 //
-// The result of slice s of 2048 tokens is stored at CAND_MASS + 4 s of CAND. It has the number of
-// tokens whose exponent is the edge of top-p, and the 64-bit mass (low, high) of those below the
-// edge.
+// LOGITS is [T][VOCAB] f32. The result of slice s of 2048 tokens is stored at CAND_MASS + 4 s of
+// CAND. It has the number of tokens whose exponent is the edge of top-p, and the 64-bit mass (low,
+// high) of those below the edge.
 //
 // Layout: work group x is slice x, y the row. The sums are integers, so they do not depend on the
 // order.
 //
-// TUNEs: WG_SIZE is the group size. WIDE selects 256 invocations for compilers with few registers.
+// Choice: it is the only kernel of this operation.
+//
+// TUNEs: WG_SIZE is the group size. WIDE selects 256 invocations for devices with subgroups of 64
+// and few registers.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 18
 // registers with 128 invocations, and none with 256.

@@ -3,11 +3,15 @@
 // LOGITS is [T][VOCAB] f32. The result of slice s is stored at CAND_FIRST + 2 s of CAND as (key,
 // id). Keys order logits as unsigned integers (lib sample).
 //
-// Layout: work group x is slice x, y the row. Each invocation reads every WG_SIZE-th logit; then
-// all compare their best ones. With kind=full, all groups together also clear the histograms of
-// sample_hist, and the last group initializes lib nucleus.
+// Layout: work group x is slice x, y the row. Each invocation reads every WG_SIZE-th logit. Then
+// every invocation finds the best of all their results in shared memory. With kind=full, all groups
+// together also clear the histograms of sample_hist, and the last group initializes lib nucleus.
 //
-// TUNEs: WG_SIZE is the group size. WIDE selects 256 invocations for compilers with few registers.
+// Choice: it is the only kernel of this operation. On GPUs, sample_next replaces the operation if
+// it can run, except with kind=full.
+//
+// TUNEs: WG_SIZE is the group size. WIDE selects 256 invocations for devices with subgroups of 64
+// and few registers.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). LLVM 15 unrolls the loop over
 // 128 invocations and spills 8 (navi21) to 138 (navi31) registers. With 256 invocations it keeps
@@ -48,7 +52,8 @@ void body(uvec3 group)
     }
     best[tid] = uvec2(key, id);
     memoryBarrierShared(); barrier();
-    // All invocations load: in a branch, each load on llvmpipe is a loop over its invocations.
+    // Every invocation runs this loop, not only the first: on llvmpipe, a load in a branch becomes
+    // a loop over the invocations.
     for (uint l = 0u; l < uint(LOCAL_X); l++) {
         uvec2 other = best[l];
         bool better = other.x > key || (other.x == key && key != 0u && other.y < id);

@@ -6,17 +6,20 @@
 //
 // Layout: work group x is a slice of 2048 logits, y the row. With kind=greedy, a group stores the
 // best of its slice in CAND. With kind=topk, it stores the top_k best in order of rank. To find
-// these, it takes the best logit of each invocation and the top_k-th of these bests (lib
-// best_pairs). The logits that are not worse, about 50 for a top_k of 40, are ranked.
+// these, the group orders the best logits of its invocations. At least top_k logits are at or
+// before the top_k-th of them, the edge (lib best_pairs). Only these, about 50 for a top_k of 40,
+// are ranked.
 //
 // The group that arrives last merges the slices in the same way, then draws and ends the step (lib
-// step_end). Let m be ceil(top_k / SLICES). Of the m-th bests of all slices, the ceil(top_k / m)-th
-// is an edge: only logits before it are ranked. If there are more than 2048, the radix search of
-// sample_pick is used instead. After a stop, ARGS is zeroed and all other buffers remain as they
-// are.
+// step_end). Let m be ceil(top_k / SLICES). The group orders the m-th best logits of all slices.
+// The ceil(top_k / m)-th of them is the edge. Only logits at or before the edge are ranked. If
+// there are more than 2048 of these, the radix search of sample_pick is used instead.
 //
-// Choice: PREFER 10 replaces the separate operations sample_max or sample_topk and sample_pick (-10
-// on software renderers).
+// After a stop, the `count` triples of group counts in ARGS (indirect dispatches) are zeroed. All
+// other buffers remain as they are.
+//
+// Choice: with PREFER 10, the plan uses this kernel instead of sample_max or sample_topk,
+// sample_pick and sample_args. On software renderers PREFER is -10.
 //
 // TUNEs: WG_SIZE is the group size. LARGE selects 256 invocations for vocabularies of more than
 // 262144 ids, and for devices with few registers.
@@ -114,8 +117,8 @@ uint choose(uint tid)
     uint deep = (wanted + SLICES - 1u) / SLICES, heads = (wanted + deep - 1u) / deep;
     uvec2 head = CAND[slot_of(min(tid, SLICES - 1u), deep - 1u)];
     uvec2 edge = pairs_begin(tid, tid < SLICES ? head : NO_PAIR, heads);
-    // The pairs of each slice are in order of rank. Eight pairs of each slice are read at a time,
-    // until no slice has all eight before the edge.
+    // The pairs of each slice are in order of rank. Each round reads the next eight pairs of every
+    // slice. The loop ends after a round in which no slice had all eight at or before the edge.
     for (uint from = 0u; from < wanted; from += 8u) {
         uvec2 got[RUNS];
         uint mine = 0u;

@@ -7,6 +7,9 @@
 //
 // Layout: y is a row; each row has one work group.
 //
+// Choice: it is the only kernel of this operation. On GPUs, sample_next replaces the operation if
+// it can run, except with kind=full.
+//
 // TUNEs: WG_SIZE is the group size.
 //
 // Utilisation: kind=greedy has one number per 2,048 ids, kind=full one id. One group of 32 takes as

@@ -5,6 +5,9 @@
 //
 // Layout: work group x is slice x, y the row.
 //
+// Choice: it is the only kernel of this operation. On GPUs, sample_next replaces the operation if
+// it can run.
+//
 // TUNEs: WG_SIZE is the group size.
 //
 //! NAME sample_topk

@@ -16,7 +16,8 @@ float smooth_cap(float x, float cap)
     return cap * smooth_tanh(x / cap);
 }
 
-// GELU by its tanh approximation: 0.5 x (1 + tanh(y)) is x / (1 + exp(-2 y)).
+// GELU by its tanh approximation: 0.5 x (1 + tanh(y)) is x / (1 + exp(-2 y)), with y = sqrt(2 / pi)
+// (x + 0.044715 x^3).
 float smooth_gelu(float x)
 {
     return x / (1.0 + exp(-1.5957691216 * (x + 0.044715 * x * x * x)));

@@ -7,8 +7,8 @@
 // into the other half of shared memory. There is one barrier per step.
 //
 // If PARTS is above 1, that many sets of invocations each have all results of the tile, for a part
-// of every step's columns. They add them up at the end. This is for tiles that are too few to fill
-// the device. STEP is at least 4 PARTS.
+// of every step's columns. At the end, the sets add up these results. This is for tiles that are
+// too few to fill the device. STEP is at least 4 PARTS.
 //
 // Results are only indexed by constants that the text contains. A loop that the compiler does not
 // unroll would move them to memory.

@@ -1,8 +1,8 @@
 // Matrix-vector product through shared memory: ROW_THREADS invocations share a row of weights.
 //
-// BK columns of x at a time are in shared memory. The invocations of a row process its units of 16
-// columns in turn, so that neighbouring invocations read neighbouring weights. Each invocation has
-// THREAD_ROWS rows.
+// BK columns of x at a time are in shared memory. Invocation m of a row processes every
+// ROW_THREADS-th unit of 16 columns, from unit m on, so that neighbouring invocations read
+// neighbouring weights. Each invocation has THREAD_ROWS rows.
 //
 //! SHARED vec4 xs[BK / 4]
 //! SHARED float part[WG_SIZE * THREAD_ROWS] // [row of the group][thread of the row]
@@ -10,10 +10,10 @@
 // Needs lib weight_*, the constant K, the tunables WG_SIZE, ROW_THREADS, THREAD_ROWS and BK, and
 // three functions of the kernel:
 uint gemv_row(uint r);  // word of W at which row r of the work group starts
-bool gemv_has(uint r);  // false: row r adds nothing and is not read
+bool gemv_has(uint r);  // returns false if row r adds nothing and must not be read
 vec4 gemv_x(uint i);    // elements 4 i .. 4 i + 3 of x; called once for each i below K / 4
 
-// Columns k .. k + 15 of a row, which are unit `unit` of xs.
+// Returns the product of columns k .. k + 15 of a row with unit `unit` of xs.
 float gemv_unit(uint row, uint k, uint unit)
 {
     uvec4 raw[WEIGHT_RAW];
@@ -52,7 +52,7 @@ void gemv_share(uint tid, float sum[THREAD_ROWS])
         part[(r0 + uint(i)) * uint(ROW_THREADS) + member] = sum[i];
 }
 
-// Sum of row r of the work group.
+// Returns the sum of row r of the work group.
 float gemv_sum(uint r)
 {
     float y = 0.0;

@@ -1,9 +1,9 @@
 // One lane's block of a matrix product for COLUMNS columns, 2 to 16, and its sums over the
 // subgroup.
 //
-// A block is THREAD_ROWS rows of W by all columns of x, 16 columns of K (a unit) at a time. The
-// weights of a unit are fetched and unpacked once, and multiplied with every column of x. So one
-// load of x serves all rows of the block.
+// A column of x is a token. A block is THREAD_ROWS rows of W by all columns of x. It is computed
+// for 16 columns of K (a unit) at a time. The weights of a unit are fetched and unpacked once, and
+// multiplied with every column of x. So one load of x serves all rows of the block.
 //
 //! LET VALUES = THREAD_ROWS * COLUMNS
 //! LET OWN_VALUES = VALUES > SUBGROUP ? VALUES / SUBGROUP : 1

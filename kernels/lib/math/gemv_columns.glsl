@@ -1,9 +1,9 @@
 // Matrix product for COLUMNS columns of x, 2 to 16, with subgroups.
 //
-// Lanes are next to each other along K. Weights are in registers, and the columns of x in shared
-// memory. A lane has a unit of 16 columns of K of THREAD_ROWS rows at a time. It unpacks these
-// weights once and multiplies them with every column of x, so that one load of x serves all its
-// rows.
+// A column of x is a token. Lanes are next to each other along K. Weights are in registers, and the
+// columns of x in shared memory. A lane has a unit of 16 columns of K of THREAD_ROWS rows at a
+// time. It unpacks these weights once and multiplies them with every column of x, so that one load
+// of x serves all its rows.
 //
 // Work is done in chunks of one unit per lane. K_PARTS subgroups are next to each other along K.
 // SETS such sets share the chunk's x, and have THREAD_ROWS rows each. The weights of the next chunk

@@ -1,13 +1,12 @@
 // Matrix-vector product for llvmpipe (lib row_llvmpipe).
 //
 // A group of 32 columns is summed in two chains. Its minimum is multiplied by the sum of its x. xs
-// is [x][column].
+// is [vector x][column]. Each element of sums is the sum of four neighbouring elements of xs.
 //
 //! SHARED float sums[X_ROWS * BLOCKS * 64] // fixed: vec4s of a block
-// of four neighbouring x.
 //
 // The code around ROW_BLOCKS has the variables uint `row`, where the row starts in W, float `acc`,
-// the sum, and const int `x_row`, the number of the x that meets the row. Needs lib row_llvmpipe,
+// the sum, and const int `x_row`, the number of the vector x for this row. Needs lib row_llvmpipe,
 // the tunable WG_SIZE and a function of the kernel:
 vec4 gemv_x(uint s, uint i); // elements 4 i .. 4 i + 3 of x number s; zero beyond K
 

@@ -6,18 +6,20 @@
 // So a column of K needs only a few loads of 16 bytes per invocation, and no sum waits for the one
 // before it. While one step is multiplied, the next one, which was fetched to registers before, is
 // unpacked to the other half. There is one barrier per step. K_PARTS sets of invocations have all
-// results each, for a part of the columns of each step. At the end these are added up, in rounds of
-// columns through shared memory.
+// results each, for a part of the columns of each step. At the end these are added up through
+// shared memory, in rounds of tokens. The columns of THREAD_COLUMNS and of results are tokens, too.
 //
-// LANES invocations share loads: LANES_N along the rows, LANES_T along the tokens. On NVIDIA a load
-// of 16 bytes needs half the time if invocations 2 i and 2 i + 1 load different rows, and 4 i and 4
-// i + 2 different tokens, whatever the others do (one H200: 2.3 cycles instead of 4.3). Results are
-// only indexed by constants that the text contains; otherwise they would move to memory.
+// LANES invocations share loads: LANES_N along the rows, LANES_T along the tokens. On NVIDIA the
+// pattern of a load of 16 bytes matters: invocations 2 i and 2 i + 1 should load different rows,
+// and 4 i and 4 i + 2 different tokens. The load then needs half the time (one H200: 2.3 cycles
+// instead of 4.3). Results are only indexed by constants that the text contains; otherwise they
+// would move to memory.
 //
 // If SPLITS is above 1, row tiles from WHOLE on are cut along K into that many parts, with a group
-// for each part. The last group of a tile adds the parts up in their order, so the result depends
-// on no timing. The number of tokens does not decide which tiles are cut. If a pass has more tiles
-// than SUMS or ARRIVED has room for, no tile is cut. Work group x covers the rows, y the tokens.
+// for each part. The last group of a tile adds up the parts in a fixed order, so the result does
+// not depend on timing. The number of tokens does not decide which tiles are cut. If a pass has
+// more tiles than SUMS or ARRIVED has room for, no tile is cut. Work group x covers the rows, y the
+// tokens.
 //
 // With HALVES, W and X are pairs of 16-bit floats along K, and X is multiplied by X_SCALE. FLUSH
 // columns are summed in pairs of such floats, and these sums in 32 bits. The sums of a part of K

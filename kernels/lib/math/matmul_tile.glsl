@@ -3,9 +3,9 @@
 // Work group x covers the rows, y the tokens. If SPLITS is above 1, each row tile from WHOLE on is
 // divided between that many groups. Each of them has a part of K, and the parts of a tile are
 // neighbours along x. This is for tiles that do not fill the device. The last of these groups adds
-// the parts up in their order, so the result depends on no timing. The number of tokens does not
-// decide which tiles are cut. If a pass has more tiles than SUMS or ARRIVED has room for, no tile
-// is cut, because such a pass fills the device.
+// up the parts in a fixed order, so the result does not depend on timing. The number of tokens does
+// not decide which tiles are cut. If a pass has more tiles than SUMS or ARRIVED has room for, no
+// tile is cut, because such a pass fills the device.
 //
 // Needs the libs matmul_result and gemm_wide, `float Y[]`, STEP read, the parameters row0 and rows,
 // the constants W_STRIDE, X_STRIDE and Y_STRIDE, WHEN post, and the LETs SPLITS and WHOLE. With

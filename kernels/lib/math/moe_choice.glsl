@@ -1,10 +1,10 @@
 // The chosen experts of one token, from `uvec2 ROUTE[]` (docs/operations.md, moe_route).
 //
-// The lib reads one choice at a time as a source of x, and the biases of all choices. Needs lib
-// moe_rows, `vec4 X[]`, the parameter scale, the constants TOP_K and X_STRIDE.
+// choose(s) selects one choice, and choice_x() reads its x. add_biases() adds the biases of all
+// choices. Needs lib moe_rows, `vec4 X[]`, the parameter scale, the constants TOP_K and X_STRIDE.
 uint choice_expert;
 uint choice_row;     // vec4 of X at which the choice's x starts
-float choice_weight; // by which its x is multiplied
+float choice_weight; // factor of this x
 
 void choose(uint s)
 {

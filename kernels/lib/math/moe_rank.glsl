@@ -4,22 +4,24 @@
 // The rank of an expert is the number of experts that beat it: those with a larger logit, or with
 // the same logit and a lower id. Every invocation computes the ranks of its experts by comparison
 // with all E keys in shared memory. An expert with a rank below TOP_K is chosen, and the rank is
-// its place. Keys are logits mapped to integers of the same order, so that ranks are a permutation
-// for any logits. softmax_topk_norm is computed as topk_softmax, which is equal: the sum over all
-// experts cancels.
+// its place. Keys are logits mapped to integers of the same order. Integers are always comparable,
+// so ranks are unique even if a logit is NaN.
+//
+// softmax_topk_norm needs no code of its own: its normalization cancels the sum over all experts,
+// so it equals topk_softmax.
 //
 // Keys are stored in fours. An invocation compares with four at a time, so that no comparison waits
 // for the one before it. No sum depends on the number of invocations.
 //
 //! SHARED uvec4 rank_keys[ceildiv(E, 4)]
 //! SHARED uint rank_ids[TOP_K] // by rank
-//! SHARED float rank_logits[TOP_K] // of those chosen
+//! SHARED float rank_logits[TOP_K] // logits of the chosen experts, by rank
 //! SHARED float rank_part[SCORING_softmax_topk ? 16 : 0] // fixed: the order of a sum
 //
 // Needs `uvec2 ROUTE[]`, WHEN scoring, the constants E and TOP_K, and a function of the kernel:
 float rank_logit(uint e); // of expert e
 
-// Larger logits have larger keys; equal ones, such as -0 and 0, equal keys.
+// A larger logit has a larger key. Equal logits, such as -0 and 0, have equal keys.
 uint key_of(float logit)
 {
     uint bits = floatBitsToUint(logit == 0.0 ? 0.0 : logit);
@@ -71,9 +73,10 @@ void rank_experts(uint tid, uint t)
     memoryBarrierShared(); barrier();
     float max_logit = rank_logits[0], sum = 0.0;
 #if SCORING_softmax_topk
-    // Not a constant, so that 32 rounds stay a loop: see "Loops" of docs/kernels.md.
+    // `end` is not a constant, so that compilers do not unroll the loop (up to 32 rounds): see
+    // "Loops" of docs/kernels.md.
     uint end = tid < 16u ? uint(E) : 0u;
-    for (uint e = tid; e < end; e += 16u) // fixed: likewise
+    for (uint e = tid; e < end; e += 16u) // fixed: the order of the sum
         sum += exp(logit_of(rank_key(e)) - max_logit);
     if (tid < 16u)
         rank_part[tid] = sum;

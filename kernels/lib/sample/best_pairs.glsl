@@ -24,7 +24,7 @@ bool better(uvec2 a, uvec2 b)
     return ahead(a, b) != 0u;
 }
 
-// The best of one pair per invocation.
+// Returns the best of all pairs, one per invocation.
 uvec2 pairs_max(uint tid, uvec2 mine)
 {
     pairs_best[tid] = mine;
@@ -44,7 +44,8 @@ uvec2 pairs_max(uint tid, uvec2 mine)
      ahead(list[(i) + 3u], pair) + ahead(list[(i) + 4u], pair) + ahead(list[(i) + 5u], pair) + \
      ahead(list[(i) + 6u], pair) + ahead(list[(i) + 7u], pair))
 
-// Empties the list and finds the k-th best of one pair per invocation, 1 <= k <= LOCAL_X.
+// Empties the list and returns the edge: the k-th best of all pairs, one per invocation. 1 <= k <=
+// LOCAL_X. If there are fewer than k pairs, the edge is NO_PAIR.
 uvec2 pairs_begin(uint tid, uvec2 pair, uint k)
 {
     pairs_best[tid] = pair;
@@ -62,7 +63,7 @@ uvec2 pairs_begin(uint tid, uvec2 pair, uint k)
     return pairs_edge;
 }
 
-// Returns true if the pair belongs into the list.
+// Returns 1 if the pair belongs in the list, else 0.
 uint pairs_wants(uvec2 pair, uvec2 edge)
 {
     return uint(pair.y != NO_PAIR.y) & (ahead(edge, pair) ^ 1u);

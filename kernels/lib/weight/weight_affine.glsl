@@ -3,8 +3,8 @@
 // Blocks of 32 columns occupy 12 words. Words 0 to 7 are int8 codes. Words 8 to 11 are the f32
 // scale and minimum of the first 16 columns, then those of the other columns. A weight is scale * q
 // - min, which is exact except for the last rounding. `row` is the first word of a row.
-#define WEIGHT_RAW 2
-#define WEIGHT_SPAN  16
+#define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
+#define WEIGHT_SPAN  16 // columns that a fetch serves
 
 vec4 weight_codes(uint word)
 {

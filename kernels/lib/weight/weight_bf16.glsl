@@ -1,8 +1,8 @@
 // Weights of type bf16 (the upper half of an f32), two values per word of W.
 //
 // `row` is the first word of a row.
-#define WEIGHT_RAW 2
-#define WEIGHT_SPAN  16
+#define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
+#define WEIGHT_SPAN  16 // columns that a fetch serves
 
 vec2 weight_pair(uint word)
 {

@@ -1,6 +1,6 @@
 // Weights of type f32, one value per word of W. `row` is the first word of a row.
-#define WEIGHT_RAW 4
-#define WEIGHT_SPAN  16
+#define WEIGHT_RAW   4  // uvec4s that weight_fetch16() returns
+#define WEIGHT_SPAN  16 // columns that a fetch serves
 
 float weight_at(uint row, uint k)
 {

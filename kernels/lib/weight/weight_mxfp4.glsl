@@ -8,7 +8,7 @@
 // A code becomes an f16 by moving its bits. Its exponent and mantissa bits become the lowest
 // exponent bits and the highest mantissa bit. The result is 2^-14 of the value, subnormals
 // included. The factor of 2^14 is in the scale.
-#define WEIGHT_RAW   2
+#define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
 #define WEIGHT_SPAN  32 // columns that a fetch serves
 #define WEIGHT_CODES uint(W_STRIDE / 34 * 32) // words of codes; a sixteenth as many hold exponents
 

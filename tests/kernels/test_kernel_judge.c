@@ -274,30 +274,32 @@ static void careless_kernels_are_caught(void **state)
 struct supply_row {
     const char *name, *kernel, *find, *put;
     const char *says; /* a part of the verdict; NULL: the kernel is right */
+    const char *at;   /* if not NULL, the directive at whose line the verdict says it */
 };
 
 static const struct supply_row supply_rows[] = {
-    {"as it is", "norm_rms", "PARAM float eps", "PARAM float eps", NULL},
+    {"as it is", "norm_rms", "PARAM float eps", "PARAM float eps", NULL, NULL},
     {"a buffer more", "norm_rms", "//! PARAM float eps",
-     "//! BIND read float Q\n//! PARAM float eps",
-     "changed.comp:19: BIND Q: operation norm has no such buffer"},
+     "//! BIND read float Q\n//! PARAM float eps", "BIND Q: operation norm has no such buffer",
+     "//! BIND read float Q\n"},
     {"another name", "moe_combine", "ROUTE", "WAYS",
-     "changed.comp:10: BIND WAYS: operation moe_combine has no such buffer"},
+     "BIND WAYS: operation moe_combine has no such buffer", "//! BIND read uvec2 WAYS"},
     {"another case's", "matmul_decode", "//! BIND read vec4 A",
-     "//! BIND read vec4 A\n//! BIND read vec4 R", ": BIND R: operation matmul has no such buffer"},
+     "//! BIND read vec4 A\n//! BIND read vec4 R", ": BIND R: operation matmul has no such buffer",
+     NULL},
     {"a parameter more", "norm_rms", "PARAM float eps", "PARAM float eps\n//! PARAM uint rows",
-     "changed.comp:20: PARAM rows: operation norm has no such parameter"},
+     "PARAM rows: operation norm has no such parameter", "//! PARAM uint rows"},
     {"another type", "matmul_prefill", "//! PARAM float softcap",
      "//! PARAM float softcap\n//! PARAM uint eps",
-     ": PARAM eps is uint, operation matmul gives a float"},
+     ": PARAM eps is uint, operation matmul gives a float", NULL},
     {"an attribute", "norm_rms", "WHEN post store add", "WHEN post store add\n//! WHEN posst store",
-     "changed.comp:16: WHEN posst: operation norm has no such attribute"},
+     "WHEN posst: operation norm has no such attribute", "//! WHEN posst"},
     {"a word", "norm_rms", "WHEN post store add", "WHEN post store add none addd",
-     "changed.comp:15: WHEN post: post of operation norm is never 'addd'"},
+     "WHEN post: post of operation norm is never 'addd'", "//! WHEN post store add none addd"},
     {"a layout", "norm_rms", "//! PARAM float eps", "//! PARAM float eps\n//! LAYOUT foo",
-     "changed.comp:20: LAYOUT foo: no weights are packed so"},
+     "LAYOUT foo: no weights are packed so", "//! LAYOUT foo"},
     {"a layout that there is", "norm_rms", "//! PARAM float eps",
-     "//! PARAM float eps\n//! LAYOUT split", NULL},
+     "//! PARAM float eps\n//! LAYOUT split", NULL, NULL},
 };
 
 static void only_what_is_supplied_is_taken(void **state)
@@ -307,9 +309,18 @@ static void only_what_is_supplied_is_taken(void **state)
     if (!dev)
         SKIP("%s: no GLES device", row->name);
     char *text = replaced_text(row->kernel, row->find, row->put);
+    char says[160];
+    if (row->at) {
+        int line = 1;
+        for (const char *c = text, *at = checked(strstr(text, row->at)); c < at; c++)
+            line += *c == '\n';
+        snprintf(says, sizeof(says), "changed.comp:%d: %s", line, row->says);
+    } else if (row->says) {
+        snprintf(says, sizeof(says), "%s", row->says);
+    }
     struct kernel_set *set = make_set(text);
     judge_named(set, row->kernel, KERNEL_JUDGE_QUICK, &verdict);
-    assert_verdict(&verdict, row->says);
+    assert_verdict(&verdict, row->says ? says : NULL);
     kernel_set_destroy(&set);
     free(text);
 }

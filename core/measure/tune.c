@@ -342,12 +342,7 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
         &t.judge));
     t.most_rows = tuner_crowd_most(&t);
     TRY(list_targets(&t));
-    TRY(decoder_create(s->model,
-                       &(struct decoder_params){.context = s->seq.context,
-                                                .sequences = t.crowd_rows,
-                                                .progress_cb = s->state.runner.progress_cb,
-                                                .progress_priv = s->state.runner.progress_priv},
-                       &t.crowd));
+    TRY(decoder_create(s, t.crowd_rows, &t.crowd));
     if (!p->compare)
         TRY(count_candidates(&t, &candidates));
     if (candidates > 0) {

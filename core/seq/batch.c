@@ -34,19 +34,15 @@ static enum dgl_status check_range(const struct dgl_log *log, const char *name, 
 }
 
 /* Makes groups of neighbouring lanes. */
-static enum dgl_status make_groups(struct dgl_batch *b, const struct dgl_batch_params *p)
+static enum dgl_status make_groups(struct dgl_batch *b)
 {
-    struct decoder_params params = {.context = b->info.context,
-                                    .progress_cb = p->progress_cb,
-                                    .progress_priv = p->progress_priv};
     struct gl_saved saved = {0};
     enum dgl_status status = model_enter(b->model, &saved);
     if (status != DGL_OK)
         return status;
     for (int32_t first = 0; first + 1 < b->info.sequences && b->num_groups < PLAN_BATCH_GROUPS;) {
         struct decoder *group = NULL;
-        params.sequences = b->info.sequences - first;
-        status = decoder_create(b->model, &params, &group);
+        status = decoder_create(b->lanes[first].session, b->info.sequences - first, &group);
         if (!group)
             break;
         b->groups[b->num_groups++] = group;
@@ -86,7 +82,7 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
                                .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
             &b->runs, &b->lanes[i].session));
     if (!p->invariant)
-        TRY(make_groups(b, p));
+        TRY(make_groups(b));
 done:
     return status;
 }
@@ -374,9 +370,7 @@ static bool has_time(const struct dgl_batch *b)
 /* Makes a lane evaluate all tokens that its request has so far. */
 static void begin_reading(struct batch_lane *lane, struct batch_request *r)
 {
-    lane->own = DECODER_OF(&r->g, lane->session);
-    lane->decoder = r->g.own = &lane->own;
-    lane->slot = 0;
+    decoder_own(lane->session, &r->g);
     r->state = REQUEST_READS;
     r->begun = false;
 }
@@ -399,7 +393,6 @@ static void admit(struct dgl_batch *b)
         if (full)
             continue; /* later requests may have been cancelled */
         struct dgl_session *s = lane->session;
-        r->g.s = s;
         begin_reading(lane, r);
         r->g.interval = session_readback_interval(s);
         r->g.in_company = true;
@@ -488,7 +481,7 @@ static enum dgl_status write_first(struct batch_request *r)
  * the oldest. */
 static enum dgl_status write_on(struct batch_request *r)
 {
-    const int32_t end = r->lane->session->seq.len + r->g.own->steps + r->g.interval + 1;
+    const int32_t end = r->lane->session->seq.len + r->g.decoder->steps + r->g.interval + 1;
     return batch_pages_make_room(r, end) ? generation_advance(&r->g) : DGL_OK;
 }
 
@@ -513,7 +506,7 @@ static bool is_member(const struct batch_lane *lane)
 {
     const struct batch_request *r = lane->request;
     return r && r->state == REQUEST_WRITES && lane->group &&
-           (lane->decoder == lane->group || decoder_admits(lane->group, &r->g));
+           (r->g.decoder == lane->group || decoder_admits(lane->group, &r->g));
 }
 
 /* Takes the oldest steps of a decoder and passes the ids to the answers. If a decoder with one slot
@@ -532,15 +525,6 @@ static enum dgl_status take(struct dgl_batch *b, struct decoder *d)
     return status;
 }
 
-/* Moves an answer to another decoder. None of its steps may be queued. */
-static enum dgl_status move(struct dgl_batch *b, struct batch_lane *lane, struct decoder *to)
-{
-    decoder_leave(lane->decoder, lane->slot);
-    lane->decoder = to;
-    b->draws = shapes_join(b->draws, generation_draw(&lane->request->g).shapes);
-    return settle(b, lane->request, decoder_join(to, &lane->request->g, &lane->slot));
-}
-
 /* Moves answers into a group if two or more can be decoded together, else out of it. */
 static enum dgl_status assign(struct dgl_batch *b, struct decoder *group)
 {
@@ -554,14 +538,17 @@ static enum dgl_status assign(struct dgl_batch *b, struct decoder *group)
         struct batch_lane *lane = &b->lanes[i];
         if (lane->group != group || !is_member(lane))
             continue;
-        const bool joined = lane->decoder == group;
-        struct decoder *from = lane->decoder;
-        if (joined == (count >= 2 && (!joined || decoder_keeps(group, lane->slot))))
+        struct generation *g = &lane->request->g;
+        struct decoder *from = g->decoder;
+        const bool joined = from == group;
+        if (joined == (count >= 2 && (!joined || decoder_keeps(g))))
             continue;
         while (from->count > 0 && lane->request)
             TRY(take(b, from));
-        if (is_member(lane))
-            TRY(move(b, lane, joined ? &lane->own : group));
+        if (!is_member(lane))
+            continue;
+        b->draws = shapes_join(b->draws, generation_draw(g).shapes);
+        TRY(settle(b, lane->request, decoder_join(joined ? &lane->session->own : group, g)));
     }
 done:
     return status;
@@ -580,7 +567,7 @@ static enum dgl_status push_groups(struct dgl_batch *b)
             if (b->groups[k]->count == 0 || pass_state_is_current(b->groups[k]->state))
                 TRY(decoder_prepare(b->groups[k], b->draws));
         for (int32_t k = 0; k < b->info.sequences; k++)
-            if (b->lanes[k].request && b->lanes[k].decoder == group)
+            if (b->lanes[k].request && b->lanes[k].request->g.decoder == group)
                 batch_pages_make_room(b->lanes[k].request, b->lanes[k].session->seq.len +
                                                                group->steps + DECODER_MAX_STEPS);
         gl_device_set_stop(b->model->shard->dev->gl, NULL);
@@ -607,7 +594,7 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
             TRY(prefill_wait(b));
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
         for (int32_t i = first; i < end && !waits; i++)
-            if (b->lanes[i].decoder == &b->lanes[i].own && (r = at_turn(b, i, REQUEST_WRITES)))
+            if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.decoder == &b->lanes[i].session->own)
                 TRY(settle(b, r, write_on(r)));
         const uint64_t pass = b->prefill.begun_ns;
         if (first == 0 && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
@@ -615,8 +602,8 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
         if (b->prefill.begun_ns == pass)
             TRY(prefill_wait(b));
         for (int32_t i = first; i < end; i++)
-            if (at_turn(b, i, REQUEST_WRITES) && b->lanes[i].own.count > 0) {
-                TRY(take(b, &b->lanes[i].own));
+            if (at_turn(b, i, REQUEST_WRITES) && b->lanes[i].session->own.count > 0) {
+                TRY(take(b, &b->lanes[i].session->own));
                 prefill_seen(b);
             }
     }
@@ -646,8 +633,8 @@ enum dgl_status batch_step(struct dgl_batch *b)
             struct batch_lane *lane = &b->lanes[i];
             if (!lane->request)
                 continue;
-            decoder_drop(&lane->own);
-            decoder_leave(lane->decoder, lane->slot);
+            decoder_drop(&lane->session->own);
+            decoder_leave(&lane->request->g);
             begin_reading(lane, lane->request);
         }
         b->rebuilds = b->model->rebuilds;

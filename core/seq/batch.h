@@ -38,10 +38,7 @@ struct batch_request {
 struct batch_lane {
     struct dgl_session *session;
     struct batch_request *request; /* running request, or NULL */
-    struct decoder own;            /* decodes the request alone */
     struct decoder *group;         /* decodes the request together with others; may be NULL */
-    struct decoder *decoder;       /* the decoder in use, either of the two... */
-    int32_t slot;                  /* ...and its slot in that decoder */
 };
 
 /* Times of the passes over prompts, see prefill_pacing.h. */

@@ -244,8 +244,8 @@ void batch_pages_leave(struct batch_request *r)
 {
     struct dgl_batch *b = r->batch;
     struct batch_lane *lane = r->lane;
-    decoder_drop(&lane->own);
-    decoder_leave(lane->decoder, lane->slot);
+    decoder_drop(&lane->session->own);
+    decoder_leave(&r->g);
     sequence_trim(&lane->session->seq, 0);
     sequence_trim_pages(&lane->session->seq);
     pthread_mutex_lock(&b->lock);
@@ -280,7 +280,6 @@ static void preempt(struct batch_request *r)
               kv_cache_pool_used(&b->model->shard->kv), b->model->shard->kv.pool_pages);
     expect_more(b);
     batch_pages_leave(r);
-    r->g.own = NULL;
     b->info.waiting++;
     b->info.preempted++;
 }

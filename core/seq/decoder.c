@@ -17,15 +17,16 @@ _Static_assert(DECODER_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of
 
 /* ---- creation and destruction ---------------------------------------------------------------- */
 
-enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params *p,
+enum dgl_status decoder_create(const struct dgl_session *like, int32_t sequences,
                                struct decoder **out)
 {
+    struct dgl_model *m = like->model;
     const struct dgl_log *log = m->log;
     struct plan *plan = &m->shard->engine->plan;
     struct decoder *d = NULL;
     *out = NULL;
     enum dgl_status status = plan_add_batch(plan);
-    const int32_t slots = plan_batch_slots(plan, p->context, p->sequences);
+    const int32_t slots = plan_batch_slots(plan, like->seq.context, sequences);
     if (status != DGL_OK || slots < 2)
         return status;
     if (plan->one_row) {
@@ -45,10 +46,10 @@ enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params 
     *d = (struct decoder){
         .state = state, .slots = slots, .least = 2, .prepared = m->shard->engine_serial - 1};
     state->slots = state->ubatch = slots;
-    state->context = p->context;
+    state->context = like->seq.context;
     TRY(pass_state_init(state, m, NULL, NULL));
-    state->runner.progress_cb = p->progress_cb;
-    state->runner.progress_priv = p->progress_priv;
+    state->runner.progress_cb = like->state.runner.progress_cb;
+    state->runner.progress_priv = like->state.runner.progress_priv;
     TRY(pass_state_make(state));
     *out = d;
     return DGL_OK;
@@ -78,6 +79,14 @@ void decoder_destroy(struct decoder **d)
 }
 
 /* ---- members --------------------------------------------------------------------------------- */
+
+void decoder_own(struct dgl_session *s, struct generation *g)
+{
+    s->own = (struct decoder){.state = &s->state, .slots = 1, .members = 1, .slot[0].g = g};
+    g->s = s;
+    g->decoder = &s->own;
+    g->slot = 0;
+}
 
 /* Returns the page table entries for `tokens` tokens of a sequence. The number is even, because two
  * entries share a word. */
@@ -113,10 +122,11 @@ bool decoder_admits(const struct decoder *d, const struct generation *g)
                most;
 }
 
-bool decoder_keeps(const struct decoder *d, int32_t slot)
+bool decoder_keeps(const struct generation *g)
 {
-    return d->slots == 1 || (entries_wanted(d) <= d->state->model->shard->kv.entries &&
-                             rope_is_common(d, d->slot[slot].g->s));
+    const struct decoder *d = g->decoder;
+    return d->slots == 1 ||
+           (entries_wanted(d) <= d->state->model->shard->kv.entries && rope_is_common(d, g->s));
 }
 
 /* Returns the maximum tokens of the sequence. Steps of several sequences end there. */
@@ -155,17 +165,19 @@ done:
     return status;
 }
 
-enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot)
+enum dgl_status decoder_join(struct decoder *d, struct generation *g)
 {
     enum dgl_status status;
     int32_t i = 0;
+    decoder_leave(g);
     assert(d->members < d->slots && g->r->num_tokens > 0);
     while (d->slot[i].g)
         i++;
-    d->slot[i] = (struct decoder_slot){.g = g, .serial = d->slot[i].serial};
+    d->slot[i] = (struct decoder_slot){.g = g};
     d->members++;
     g->s->seq.pages.num_known = 0; /* of the page table of the decoder */
-    *slot = i;
+    g->decoder = d;
+    g->slot = i;
     if (d->slots > 1) {
         TRY(write_slot(d, i, false));
         goto done;
@@ -181,12 +193,17 @@ done:
     return status;
 }
 
-void decoder_leave(struct decoder *d, int32_t slot)
+void decoder_leave(struct generation *g)
 {
-    assert(d->slot[slot].g);
-    d->slot[slot].g = NULL;
-    d->slot[slot].serial++;
+    struct decoder *d = g->decoder;
+    assert(d->slot[g->slot].g == g);
+    d->slot[g->slot].g = NULL;
     d->members--;
+    g->decoder = NULL;
+    for (int32_t i = 0; i < d->count; i++)
+        for (int32_t r = 0; r < d->burst[i].rows; r++)
+            if (d->burst[i].row[r] == g)
+                d->burst[i].row[r] = NULL;
 }
 
 /* ---- the page table -------------------------------------------------------------------------- */
@@ -329,10 +346,10 @@ static enum dgl_status read_rows(void *priv, int32_t steps, int32_t *ids)
 {
     struct decoder *d = priv;
     enum dgl_status status = DGL_OK;
-    for (int32_t i = 0; i < d->rows; i++) {
-        const struct sequence *seq = &d->slot[d->row[i]].g->s->seq;
-        TRY(pass_state_read(d->state, BUF_IDS, d->row[i], (seq->len + 1ull) * 4,
-                            ids + (size_t)i * (size_t)steps, (uint64_t)steps * 4));
+    for (uint32_t i = 0; i < d->state->num_rows; i++) {
+        const int32_t slot = (int32_t)d->state->rows[i].seq;
+        TRY(pass_state_read(d->state, BUF_IDS, slot, (d->slot[slot].g->s->seq.len + 1ull) * 4,
+                            ids + i * (size_t)steps, (uint64_t)steps * 4));
     }
 done:
     return status;
@@ -411,7 +428,7 @@ bool decoder_can_push(struct decoder *d)
                 (plan_steps(d, &next, &draws) && executor_is_due(&next));
         for (int32_t i = 0; i < d->slots && !moves; i++) {
             const struct generation *g = d->slot[i].g;
-            moves = g && (!decoder_keeps(d, i) ||
+            moves = g && (!decoder_keeps(g) ||
                           sequence_moves(&g->s->seq, g->s->seq.len + d->steps + steps));
         }
     }
@@ -422,13 +439,11 @@ bool decoder_can_push(struct decoder *d)
 static enum dgl_status write_rows(struct decoder *d)
 {
     struct pass_state *st = d->state;
-    d->rows = 0;
+    st->num_rows = 0;
     for (int32_t i = 0; i < d->slots; i++)
-        if (steps_left(d, &d->slot[i]) > 0) {
-            st->rows[d->rows] = (struct pass_row){.seq = (uint32_t)i};
-            d->row[d->rows++] = (uint8_t)i;
-        }
-    return pass_state_set_rows(st, st->rows, (uint32_t)d->rows);
+        if (steps_left(d, &d->slot[i]) > 0)
+            st->rows[st->num_rows++] = (struct pass_row){.seq = (uint32_t)i};
+    return pass_state_set_rows(st, st->rows, st->num_rows);
 }
 
 /* Returns the shapes of passes over `least` or more members, except those that sample. Compiling
@@ -488,7 +503,7 @@ done:
 static enum dgl_status get_run(struct decoder *d, struct recipe recipe, struct exec_run **out)
 {
     enum dgl_status status = runner_run(&d->state->runner, recipe, out);
-    return status == DGL_OK ? exec_run_set_tokens(*out, d->rows) : status;
+    return status == DGL_OK ? exec_run_set_tokens(*out, (int32_t)d->state->num_rows) : status;
 }
 
 /* Maximum runs of a step, including the report. */
@@ -498,10 +513,8 @@ static enum dgl_status get_run(struct decoder *d, struct recipe recipe, struct e
 struct step_runs {
     struct exec_run *run[DECODER_MAX_RUNS];
     int32_t count;
-    bool repeats;      /* run[0] runs several steps in one submit... */
-    int32_t max_steps; /* ...up to this many */
-    bool persistent;
-    struct recipe recipe; /* of the persistent run */
+    int32_t max_steps;        /* of one submit; 1 if a step has several runs */
+    struct recipe persistent; /* recipe of the persistent run; empty if dispatches are used */
 };
 
 /* Gets the runs of the next steps. Chooses the executor if the queue is empty. One sequence uses a
@@ -521,16 +534,16 @@ static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
         TRY(decides ? executor_choose(&steps, &out->run[0], &out->max_steps)
                     : executor_use(&steps, &out->run[0], &out->max_steps));
         d->choice = engine_choice(*r->engine, steps.recipe);
-        out->persistent = out->run[0] != NULL;
-        out->recipe = steps.recipe;
+        if (out->run[0])
+            out->persistent = steps.recipe;
+        else if (d->slots == 1)
+            TRY(runner_run(r, steps.recipe, &out->run[0]));
     }
-    if (d->slots == 1 && !out->persistent)
-        TRY(runner_run(r, steps.recipe, &out->run[0]));
-    out->repeats = out->run[0] != NULL;
-    if (out->repeats) {
+    if (out->run[0]) {
         out->count = 1;
     } else {
-        TRY(get_run(d, body_of(d, d->rows), &out->run[out->count++]));
+        out->max_steps = 1;
+        TRY(get_run(d, body_of(d, (int32_t)d->state->num_rows), &out->run[out->count++]));
         for (uint32_t i = 0; i < draws.count; i++)
             TRY(get_run(d, recipe_of(draws.of[i]), &out->run[out->count++]));
     }
@@ -554,6 +567,7 @@ enum dgl_status decoder_push(struct decoder *d)
 {
     struct runner *r = &d->state->runner;
     struct burst *burst = &d->burst[d->count];
+    const struct pass_state *st = d->state;
     const int32_t steps = steps_wanted(d), report = d->slots > 1;
     struct step_runs runs;
     int64_t held = 0;
@@ -565,38 +579,35 @@ enum dgl_status decoder_push(struct decoder *d)
         TRY(write_rows(d));
     }
     TRY(get_runs(d, &runs));
+    burst->rows = (int32_t)st->num_rows;
+    for (int32_t i = 0; i < burst->rows; i++)
+        burst->row[i] = d->slot[st->rows[i].seq].g;
     if (r->profile) {
         assert(steps == 1);
-        for (int32_t i = 0; i < d->rows; i++)
-            held += d->slot[d->row[i]].g->s->seq.len + 1;
-        const struct profile_pass pass = {
-            .phase = DGL_PHASE_DECODE, .sequences = d->rows, .held = (int32_t)(held / d->rows)};
+        for (int32_t i = 0; i < burst->rows; i++)
+            held += burst->row[i]->s->seq.len + 1;
+        const struct profile_pass pass = {.phase = DGL_PHASE_DECODE,
+                                          .sequences = burst->rows,
+                                          .held = (int32_t)(held / burst->rows)};
         TRY(runner_profile_step(r, runs.run, runs.count + report, &pass, &d->step, &d->done_ns));
     } else {
-        for (int32_t done = 0, part; done < steps && runs.repeats; done += part) {
+        for (int32_t done = 0, part; done < steps; done += part) {
             part = steps - done > runs.max_steps ? runs.max_steps : steps - done;
-            TRY(runner_queue(r, runs.run[0], (uint32_t)part, DGL_PHASE_DECODE));
-        }
-        for (int32_t i = 0; i < steps && !runs.repeats; i++)
             for (int32_t k = 0; k < runs.count; k++)
-                TRY(runner_queue(r, runs.run[k], 1, DGL_PHASE_DECODE));
+                TRY(runner_queue(r, runs.run[k], (uint32_t)part, DGL_PHASE_DECODE));
+        }
         if (report)
             TRY(runner_queue(r, runs.run[runs.count], 1, DGL_PHASE_DECODE));
     }
-    const struct gl_range at = d->state->memory.state[report ? BUF_REPORT : BUF_IDS];
+    const struct gl_range at = st->memory.state[report ? BUF_REPORT : BUF_IDS];
     const uint64_t first = report ? 0 : (uint64_t)(d->slot[0].g->s->seq.len + d->steps + 1) * 4;
-    const int32_t words = report ? d->rows * OPLIST_REPORT_WORDS : steps;
+    const int32_t words = report ? burst->rows * OPLIST_REPORT_WORDS : steps;
     TRY(gl_readback_begin(r->dev->gl, at.buffer, at.offset + first, (uint32_t)words * 4,
                           &burst->ticket));
     burst->steps = steps;
-    burst->rows = d->rows;
     burst->profiled = r->profile != NULL;
-    burst->persistent = runs.persistent ? runs.recipe : (struct recipe){0};
+    burst->persistent = runs.persistent;
     burst->queued_ns = dgl_now_ns();
-    for (int32_t i = 0; i < d->rows; i++) {
-        burst->row[i].slot = d->row[i];
-        burst->row[i].serial = d->slot[d->row[i]].serial;
-    }
     d->count++;
     d->steps += steps;
 done:
@@ -605,30 +616,11 @@ done:
 
 enum dgl_status decoder_recover(struct decoder *d, struct recipe recipe, bool given_up)
 {
-    const struct steps steps = steps_of(d, recipe, d->rows);
+    const struct steps steps = steps_of(d, recipe, (int32_t)d->state->num_rows);
     decoder_drop(d);
     if (d->slots == 1)
         d->slot[0].g->given_up = true;
     return given_up ? executor_recover(&steps) : executor_reset(&steps);
-}
-
-/* Returns true if the report shows that a persistent dispatch was given up. A complete dispatch
- * adds at least one token to each row. *known is set to the number of rows whose members are still
- * there, so that this could be checked. */
-static bool is_given_up(const struct decoder *d, const struct burst *burst,
-                        uint32_t report[][OPLIST_REPORT_WORDS], int32_t *known)
-{
-    bool given_up = false;
-    *known = 0;
-    for (int32_t r = 0; r < burst->rows; r++) {
-        const struct decoder_slot *slot = &d->slot[burst->row[r].slot];
-        given_up |= executor_is_aborted((const int32_t *)report[r] + 1, burst->steps);
-        if (!slot->g || slot->serial != burst->row[r].serial)
-            continue;
-        given_up |= report[r][0] == (uint32_t)slot->g->s->seq.len;
-        ++*known;
-    }
-    return given_up;
 }
 
 enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32_t *count)
@@ -657,25 +649,30 @@ enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32
         d->step_ns -= d->step_ns / 8;
     TRY(status);
     if (burst.persistent.shapes.count) {
-        int32_t known = 1;
-        const bool given_up = one ? executor_is_aborted(news->ids, burst.steps)
-                                  : is_given_up(d, &burst, report, &known);
-        if (given_up || known == 0) {
+        /* A complete dispatch adds at least one token to each row. If no member is left, this is
+         * uncertain. */
+        bool known = one, given_up = one && executor_is_aborted(news->ids, burst.steps);
+        for (int32_t r = 0; r < burst.rows && !one; r++) {
+            const struct generation *g = burst.row[r];
+            known |= g != NULL;
+            given_up |= executor_is_aborted((const int32_t *)report[r] + 1, burst.steps) ||
+                        (g && report[r][0] == (uint32_t)g->s->seq.len);
+        }
+        if (given_up || !known) {
             TRY(decoder_recover(d, burst.persistent, given_up));
             goto done;
         }
     }
     for (int32_t r = 0; r < burst.rows; r++) {
-        const struct decoder_slot *slot = &d->slot[burst.row[r].slot];
         struct decoder_news *n = &news[*count];
-        if (!slot->g || slot->serial != burst.row[r].serial)
-            continue;
-        n->g = slot->g;
+        n->g = burst.row[r];
         n->count = burst.steps;
+        if (!n->g)
+            continue;
         ++*count;
         if (one)
             break;
-        const int32_t from = slot->g->s->seq.len;
+        const int32_t from = n->g->s->seq.len;
         n->count = (int32_t)(report[r][0] - (uint32_t)from);
         if (n->count < 1 || n->count > burst.steps)
             return dgl_fail(dev->log, DGL_ERR_GPU,

@@ -18,8 +18,9 @@
 #define DGL_CORE_DECODER_H
 
 #include "core/exec/executor.h"
-#include "core/seq/session.h"
+#include "core/seq/pass_state.h"
 
+struct dgl_session;
 struct generation;
 
 /* Maximum steps per report. A report has room for this many ids of each sequence. */
@@ -28,7 +29,6 @@ struct generation;
 
 struct decoder_slot {
     struct generation *g;       /* member, or NULL if the slot is free */
-    uint32_t serial;            /* incremented when a member leaves */
     uint32_t kv_first, kv_room; /* entries of the page table, if there are several slots */
 };
 
@@ -39,10 +39,7 @@ struct burst {
     bool profiled;
     struct recipe persistent; /* recipe of the persistent run; empty if dispatches are used */
     uint64_t queued_ns;       /* dgl_now_ns() */
-    struct {
-        uint8_t slot;
-        uint32_t serial;
-    } row[DGL_STEP_SEQS];
+    struct generation *row[DGL_STEP_SEQS]; /* [rows]; NULL if the member has left */
 };
 
 struct decoder {
@@ -51,8 +48,6 @@ struct decoder {
     struct decoder_slot slot[DGL_STEP_SEQS];
     struct burst burst[DECODER_BURSTS]; /* [count], oldest first */
     int32_t count, steps;               /* bursts queued; steps queued in all bursts */
-    uint8_t row[DGL_STEP_SEQS];         /* slots of the rows in the device's step table */
-    int32_t rows;
     const struct engine_choice *choice; /* of the last steps, or NULL */
     uint64_t read_ns, step_ns;    /* time of the last readback; time of one step, 0 if unknown */
     struct dgl_profile_step step; /* if the call is profiled: the queued step... */
@@ -66,28 +61,16 @@ struct decoder {
     bool begun;             /* decoder_begin() was called */
 };
 
-/* The decoder of a single sequence. */
-#define DECODER_OF(generation, session)                                                            \
-    ((struct decoder){.state = &(session)->state,                                                  \
-                      .slots = 1,                                                                  \
-                      .members = 1,                                                                \
-                      .rows = 1,                                                                   \
-                      .slot[0].g = (generation)})
-
-struct decoder_params {
-    int32_t context; /* maximum tokens of a sequence */
-    int32_t
-        sequences; /* maximum number of members at the same time; fewer if a binding is too small */
-    dgl_progress_cb progress_cb;
-    void *progress_priv;
-};
-/* Creates a decoder of several sequences. If passes cannot have several sequences, returns DGL_OK
- * and sets *out to NULL. The caller must have entered the device. */
-enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params *params,
+/* Creates a decoder of up to `sequences` like that of the session; fewer if a binding is too small.
+ * If passes cannot have several sequences, returns DGL_OK and sets *out to NULL. The caller must
+ * have entered the device. */
+enum dgl_status decoder_create(const struct dgl_session *like, int32_t sequences,
                                struct decoder **out);
 /* Accepts NULL in *d. The device must be entered, or lost. */
 void decoder_destroy(struct decoder **d);
 
+/* Begins an answer in the session's own decoder, which has one slot. */
+void decoder_own(struct dgl_session *s, struct generation *g);
 /* Returns true if the answer can become a member now: a slot and page table entries are free, the
  * caller does not want logits, the call is not profiled, and the answer uses the common rotary
  * table. */
@@ -98,14 +81,15 @@ enum dgl_status decoder_begin(struct decoder *d);
 /* Compiles the passes for members that sample by the shapes `draws`, unless that is done, and
  * creates their runs. If steps are queued, the engine must not have changed. */
 enum dgl_status decoder_prepare(struct decoder *d, struct shape_set draws);
-/* Adds an answer after its first token. No steps of the answer may be queued. *slot is its slot
- * until it leaves. */
-enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot);
-/* Removes a member. Results of its queued steps are ignored. Does not use the device. */
-void decoder_leave(struct decoder *d, int32_t slot);
-/* Returns false if the member must leave after its queued steps, because the page table is full or
- * its rotary table changes. */
-bool decoder_keeps(const struct decoder *d, int32_t slot);
+/* Moves an answer to another decoder after its first token. No steps of the answer may be queued.
+ * g->decoder and g->slot are its place until it moves again. */
+enum dgl_status decoder_join(struct decoder *d, struct generation *g);
+/* Removes an answer from its decoder. Results of its queued steps are ignored. Does not use the
+ * device. */
+void decoder_leave(struct generation *g);
+/* Returns false if the answer must leave its decoder after its queued steps, because the page table
+ * is full or its rotary table changes. */
+bool decoder_keeps(const struct generation *g);
 
 /* Returns true if steps can be queued now. If it returns false with steps queued, call
  * decoder_take(). If it returns false with an empty queue, no steps are left. */

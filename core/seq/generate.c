@@ -117,16 +117,14 @@ static enum dgl_status follow_kernels(struct generation *g)
 {
     struct dgl_session *s = g->s;
     enum dgl_status status;
-    int32_t slot;
-    decoder_drop(g->own);
+    decoder_drop(&g->s->own);
     TRY(gl_finish(session_dev(s)->gl));
     TRY(pass_state_follow(&s->state));
     TRY(pass_state_compile(
         &s->state, shapes_add(shapes_join(generation_draw(g).shapes, generation_recipe(g).shapes),
                               PASS_HEAD)));
-    decoder_leave(g->own, 0);
-    TRY(decoder_join(g->own, g, &slot));
-    TRY(decoder_choose(g->own));
+    TRY(decoder_join(&s->own, g));
+    TRY(decoder_choose(&g->s->own));
 done:
     return status;
 }
@@ -197,7 +195,7 @@ static enum dgl_status restart(struct generation *g)
     TRY(eval_next(g, tokens));
     /* A step that fills the context sets `stopped`, which zeroes the group counts in ARGS. The runs
      * may have changed, too. ARGS must be written again. */
-    g->own->run = NULL;
+    g->s->own.run = NULL;
 done:
     return status;
 }
@@ -207,7 +205,7 @@ enum dgl_status generation_sample_first(struct generation *g)
     enum dgl_status status;
     TRY(g->drawn ? take_token(g, g->first) : sample_one(g));
     if (!g->done && !g->logits && !g->in_company)
-        TRY(pass_state_is_current(&g->s->state) ? decoder_choose(g->own) : follow_kernels(g));
+        TRY(pass_state_is_current(&g->s->state) ? decoder_choose(&g->s->own) : follow_kernels(g));
 done:
     return status;
 }
@@ -232,17 +230,17 @@ enum dgl_status generation_advance(struct generation *g)
         return step_alone(g);
     if (!pass_state_is_current(&g->s->state))
         return follow_kernels(g);
-    if (decoder_can_push(g->own)) {
+    if (decoder_can_push(&g->s->own)) {
         const uint64_t start = work_ns(g);
-        enum dgl_status status = decoder_push(g->own);
+        enum dgl_status status = decoder_push(&g->s->own);
         g->r->record_ns += work_ns(g) - start;
         return status;
     }
-    if (g->own->count == 0)
+    if (g->s->own.count == 0)
         return restart(g);
     struct decoder_news news;
     int32_t count;
-    enum dgl_status status = decoder_take(g->own, &news, &count);
+    enum dgl_status status = decoder_take(&g->s->own, &news, &count);
     return status == DGL_OK && count ? generation_accept(&news) : status;
 }
 
@@ -258,7 +256,7 @@ static enum dgl_status decode_loop(struct generation *g)
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done)
         status = generation_advance(g);
-    decoder_drop(g->own);
+    decoder_drop(&g->s->own);
     g->r->decode_ns = work_ns(g) - start;
     g->r->decode = counters_since(session_dev(s), &before);
     /* A cancelled detokenizer has already failed and reported the error. */
@@ -413,7 +411,7 @@ static enum dgl_status step_through(struct generation *g, struct exec_run *run, 
     }
     TRY(session_read_ids(s, s->seq.len + tokens, 1, &g->first));
     if (executor_is_aborted(&g->first, 1))
-        return decoder_recover(g->own, generation_recipe(g), true);
+        return decoder_recover(&g->s->own, generation_recipe(g), true);
     session_advance(s, tokens);
     g->drawn = true;
 done:
@@ -457,8 +455,8 @@ enum dgl_status generation_take_text(struct generation *g)
 
 void generation_finish(struct generation *g)
 {
-    if (g->own)
-        decoder_drop(g->own);
+    if (g->decoder)
+        decoder_drop(&g->s->own);
     text_stream_finish(&g->stream);
 }
 
@@ -508,9 +506,8 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
                                  struct dgl_generate_result *out)
 {
     struct generation g = {
-        .s = s, .p = params, .r = out, .interval = params->readback_interval, .may_step = true};
-    struct decoder own = DECODER_OF(&g, s);
-    g.own = &own;
+        .p = params, .r = out, .interval = params->readback_interval, .may_step = true};
+    decoder_own(s, &g);
     if (g.interval == 0)
         g.interval = session_readback_interval(s);
     struct dgl_device *dev = session_dev(s);

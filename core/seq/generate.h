@@ -12,11 +12,12 @@ struct generation {
     struct dgl_session *s;
     const struct dgl_generate_params *p;
     struct dgl_generate_result *r;
-    struct decoder *own; /* initialized by DECODER_OF(); borrowed */
-    int32_t interval;    /* tokens per readback */
-    float *logits;   /* [vocab], gets the logits of each token before it is sampled; may be NULL */
-    bool in_company; /* the passes over the prompt depend on the prompt alone */
-    bool may_step;   /* decode steps may evaluate the last few tokens of the prompt */
+    int32_t interval; /* tokens per readback */
+    float *logits;    /* [vocab], gets the logits of each token before it is sampled; may be NULL */
+    bool in_company;  /* the passes over the prompt depend on the prompt alone */
+    bool may_step;    /* decode steps may evaluate the last few tokens of the prompt */
+    struct decoder *decoder; /* decodes the answer; set by decoder_own() and decoder_join() */
+    int32_t slot;            /* in that decoder */
     /* Private. */
     int32_t max_tokens; /* INT32_MAX means no limit */
     int32_t rows;       /* maximum rows of a pass over the prompt */

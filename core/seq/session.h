@@ -5,7 +5,7 @@
 #ifndef DGL_CORE_SESSION_H
 #define DGL_CORE_SESSION_H
 
-#include "core/seq/pass_state.h"
+#include "core/seq/decoder.h"
 #include "core/seq/sequence.h"
 
 /* Gets the residual stream of positions 0 .. rows, as [point][rows][hidden]. Point 0 is the
@@ -20,6 +20,7 @@ struct dgl_session {
     struct dgl_model *model;
     struct sequence seq;
     struct pass_state state;
+    struct decoder own;         /* decodes an answer of the session alone; see decoder_own() */
     struct stream_trace *trace; /* of each pass, or NULL */
     bool auto_ubatch; /* the caller set no pass size: passes are shorter on a slow device */
 };

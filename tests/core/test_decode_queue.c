@@ -13,7 +13,7 @@
 static struct tiny_engine engine;
 static int32_t prompt[PROMPT];
 static int32_t greedy[STEPS + 1];
-static struct decoder decoder;
+static struct decoder *decoder;
 static const struct dgl_generate_params params = {.ignore_eos = true};
 static struct dgl_generate_result result;
 static struct generation generation;
@@ -83,13 +83,10 @@ static int begin(void **state)
                             .context = (uint32_t)s->seq.context,
                             .flags = DGL_STEP_IGNORE_EOS};
     struct exec_run *run = NULL;
-    generation = (struct generation){.s = s,
-                                     .p = &params,
-                                     .r = &result,
-                                     .own = &decoder,
-                                     .max_tokens = INT32_MAX,
-                                     .interval = 1};
-    decoder = DECODER_OF(&generation, s);
+    generation = (struct generation){
+        .s = s, .p = &params, .r = &result, .max_tokens = INT32_MAX, .interval = 1};
+    decoder_own(s, &generation);
+    decoder = &s->own;
     fake.step_ns = 1000000;
     fake.done_ns = 0;
     fake.cancel = false;
@@ -106,7 +103,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    decoder_drop(&decoder);
+    decoder_drop(decoder);
     session_leave(engine.session, &saved, NULL, DGL_OK);
     engine.device->info.software = true;
     return 0;
@@ -115,7 +112,7 @@ static int end(void **state)
 static void push(int32_t steps)
 {
     generation.interval = steps;
-    assert_int_equal(decoder_push(&decoder), DGL_OK);
+    assert_int_equal(decoder_push(decoder), DGL_OK);
 }
 
 /* Takes the oldest burst, which the device finishes in its time after the one before. */
@@ -124,11 +121,11 @@ static void pop(int32_t *ids, int32_t want)
     struct decoder_news news;
     int32_t count = 0;
     uint64_t begun =
-        decoder.burst[0].queued_ns > fake.done_ns ? decoder.burst[0].queued_ns : fake.done_ns;
+        decoder->burst[0].queued_ns > fake.done_ns ? decoder->burst[0].queued_ns : fake.done_ns;
     fake.done_ns = begun + (uint64_t)want * fake.step_ns;
     fake.slept_ns = fake.waited_ns = 0;
     fake.sleeps = 0;
-    assert_int_equal(decoder_take(&decoder, &news, &count), DGL_OK);
+    assert_int_equal(decoder_take(decoder, &news, &count), DGL_OK);
     assert_int_equal(count, 1);
     assert_int_equal(news.count, want);
     memcpy(ids, news.ids, (size_t)want * sizeof(*ids));
@@ -142,25 +139,25 @@ static void test_batches_in_order(void **state)
     const int count = sizeof(steps) / sizeof(*steps);
     int32_t ids[STEPS], done = 1, queued = 0;
     for (int i = 0; i < count; i++) {
-        while (queued < count && decoder_can_push(&decoder))
+        while (queued < count && decoder_can_push(decoder))
             push(steps[queued++]);
-        assert_int_equal(decoder.count, i + 1 < count ? 2 : 1);
+        assert_int_equal(decoder->count, i + 1 < count ? 2 : 1);
         pop(ids, steps[i]);
         assert_memory_equal(ids, greedy + done, (size_t)steps[i] * sizeof(*ids));
         done += steps[i];
     }
-    assert_int_equal(decoder.steps, 0);
+    assert_int_equal(decoder->steps, 0);
 }
 
 static void test_software_has_one_batch(void **state)
 {
     (void)state;
     engine.device->info.software = true;
-    assert_true(decoder_can_push(&decoder));
+    assert_true(decoder_can_push(decoder));
     push(3);
-    assert_false(decoder_can_push(&decoder));
-    decoder_drop(&decoder);
-    assert_true(decoder_can_push(&decoder));
+    assert_false(decoder_can_push(decoder));
+    decoder_drop(decoder);
+    assert_true(decoder_can_push(decoder));
 }
 
 /* From the second batch on, the host sleeps for most of the time and receives the result without
@@ -193,7 +190,7 @@ static void test_cancel_ends_the_sleep(void **state)
     int32_t ids[4];
     push(1);
     pop(ids, 1);
-    decoder.step_ns = 10000000000u;
+    decoder->step_ns = 10000000000u;
     fake.step_ns = 10000000000u;
     fake.cancel = true;
     push(1);
@@ -201,7 +198,7 @@ static void test_cancel_ends_the_sleep(void **state)
     struct decoder_news news;
     int32_t count = 0;
     fake.done_ns = 0; /* llvmpipe has computed it */
-    assert_int_equal(decoder_take(&decoder, &news, &count), DGL_OK);
+    assert_int_equal(decoder_take(decoder, &news, &count), DGL_OK);
     assert_int_equal(fake.sleeps, 1);
 }
 

@@ -7,7 +7,6 @@
 #include "core/measure/measure.h"
 #include "core/seq/generate.h"
 #include "core/seq/score.h"
-#include "core/seq/session_store.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

@@ -32,6 +32,10 @@ enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_par
                                struct runner_runs *shared, struct dgl_session **out);
 /* Copies the state of `from` into a new, empty session. The caller must have entered the device. */
 enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *from);
+/* Implement dgl_session_save() and dgl_session_load(). The caller must have entered the device. */
+enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *params);
+enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_load_params *params,
+                             char **data, size_t *data_len);
 /* The device must be entered, or lost. */
 void session_destroy(struct dgl_session *s);
 

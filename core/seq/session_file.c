@@ -98,64 +98,19 @@ done:
     return status;
 }
 
-/* Reads the head. Checks the magic, the version, the byte order and the file size. */
-static enum dgl_status read_head(struct session_file *f, const char *path)
-{
-    unsigned char head[HEAD_BYTES] = {0};
-    const struct dgl_log *log = f->log;
-    const uint64_t size = f->size;
-    uint32_t order;
-    if (size < sizeof(magic))
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s is no session file: it has %" PRIu64 " bytes; remove it, or give "
-                        "another name",
-                        path, size);
-    const size_t len = size < sizeof(head) ? (size_t)size : sizeof(head);
-    enum dgl_status status = session_file_move(f, head, len);
-    if (status != DGL_OK)
-        return status;
-    if (memcmp(head, magic, sizeof(magic)) != 0)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s is no session file: it begins otherwise; give another name", path);
-    const uint32_t version = (uint32_t)dgl_get_le(head + AT_VERSION, 4);
-    if (len >= AT_SIZE && version != VERSION)
-        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "%s is a session file of version %u, this program reads version %u: use "
-                        "the program that wrote it, or remove it to begin anew",
-                        path, version, VERSION);
-    memcpy(&order, head + AT_BYTE_ORDER, 4);
-    if (len >= AT_SIZE && order != ORDER_MARK)
-        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "%s was written by a machine with another order of bytes (%08x, here %08x):"
-                        " remove it to begin anew",
-                        path, order, ORDER_MARK);
-    const uint64_t wanted = len >= AT_SIZE + 8 ? dgl_get_le(head + AT_SIZE, 8) : 0;
-    if (wanted != size)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s has %" PRIu64 " bytes, as a session file it would have %s%" PRIu64
-                        ": it was cut off or changed; remove it to begin anew",
-                        path, size, wanted ? "" : "more than ",
-                        wanted ? wanted : (uint64_t)HEAD_BYTES + DIGEST_BYTES);
-    convert_head(&f->head, head, false);
-    f->head.data_bytes = dgl_get_le(head + AT_DATA, 8);
-    const uint32_t kv_type = f->head.kv & 0xff, logits = f->head.has_logits;
-    if (kv_type > DGL_KV_F32 || logits > 1)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s: its type of keys and values is %u and its mark for logits %u: they "
-                        "are 0 or 1; remove it to begin anew",
-                        path, kv_type, logits);
-    return DGL_OK;
-}
-
 /* Checks that the file belongs to the model and session that load it. */
 static enum dgl_status check_head(struct session_file *f, const char *path,
-                                  const struct session_wanted *wanted)
+                                  const struct session_head *w)
 {
     static const char *const kv_name[] = {"f16", "f32"};
     const struct dgl_log *log = f->log;
-    const struct session_head *w = wanted->head;
     struct session_head *h = &f->head;
     uint64_t size = 0;
+    if ((h->kv & 0xff) > DGL_KV_F32 || h->has_logits > 1)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: its type of keys and values is %u and its mark for logits %u: they "
+                        "are 0 or 1; remove it to begin anew",
+                        path, h->kv & 0xff, h->has_logits);
     if (strcmp(h->model, w->model) != 0)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s is of the model %s (%.12s), this is %s (%.12s): give the model that it "
@@ -182,12 +137,12 @@ static enum dgl_status check_head(struct session_file *f, const char *path,
                         "of before, or remove it to begin anew",
                         path, DGL_PRINTABLE(h->precision), w->precision);
     if (h->layers != w->layers || h->kv_heads != w->kv_heads || h->head_dim != w->head_dim ||
-        h->vocab != w->vocab || h->rope_tokens > (uint32_t)wanted->context_max)
+        h->vocab != w->vocab || h->rope_tokens > w->rope_tokens)
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: its head has %u layers of %u heads of %u, %u ids and rotations for %u "
-                        "tokens, the model %u, %u, %u, %u and at most %d; remove it to begin anew",
+                        "tokens, the model %u, %u, %u, %u and at most %u; remove it to begin anew",
                         path, h->layers, h->kv_heads, h->head_dim, h->vocab, h->rope_tokens,
-                        w->layers, w->kv_heads, w->head_dim, w->vocab, wanted->context_max);
+                        w->layers, w->kv_heads, w->head_dim, w->vocab, w->rope_tokens);
     h->kv_token_bytes = w->kv_token_bytes; /* it follows from the values compared above */
     if (!size_of(h, &size) || size != f->size || (h->has_logits && !h->tokens))
         return dgl_fail(log, DGL_ERR_FORMAT,
@@ -199,28 +154,59 @@ static enum dgl_status check_head(struct session_file *f, const char *path,
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s has %" PRIu64 " bytes of the program's, at most %u are read", path,
                         h->data_bytes, DGL_SESSION_DATA_MAX);
-    if (h->tokens > (uint32_t)wanted->context)
+    if (h->tokens > w->tokens)
         return dgl_fail(log, DGL_ERR_CONTEXT_FULL,
-                        "%s holds %u tokens, the context %d: raise -c (the model's limit is %d)",
-                        path, h->tokens, wanted->context, wanted->context_max);
+                        "%s holds %u tokens, the context %u: raise -c (the model's limit is %u)",
+                        path, h->tokens, w->tokens, w->rope_tokens);
     return DGL_OK;
 }
 
 enum dgl_status session_file_open(struct session_file *f, const struct dgl_log *log,
-                                  const char *path, const struct session_wanted *wanted)
+                                  const char *path, const struct session_head *wanted)
 {
+    unsigned char head[HEAD_BYTES] = {0};
+    uint32_t order;
+    enum dgl_status status;
     *f = (struct session_file){.log = log, .hash = dgl_hash_create(DGL_HASH_SHA256)};
     if (!f->hash)
         return dgl_fail_memory(log, path, sizeof(*f));
-    enum dgl_status status;
     TRY(dgl_file_open(log, path, &f->in));
-    f->size = dgl_file_size(f->in);
-    TRY(read_head(f, path));
+    const uint64_t size = f->size = dgl_file_size(f->in);
+    if (size < sizeof(magic))
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s is no session file: it has %" PRIu64 " bytes; remove it, or give "
+                        "another name",
+                        path, size);
+    const size_t len = size < sizeof(head) ? (size_t)size : sizeof(head);
+    TRY(session_file_move(f, head, len));
+    if (memcmp(head, magic, sizeof(magic)) != 0)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s is no session file: it begins otherwise; give another name", path);
+    const uint32_t version = (uint32_t)dgl_get_le(head + AT_VERSION, 4);
+    if (len >= AT_SIZE && version != VERSION)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s is a session file of version %u, this program reads version %u: use "
+                        "the program that wrote it, or remove it to begin anew",
+                        path, version, VERSION);
+    memcpy(&order, head + AT_BYTE_ORDER, 4);
+    if (len >= AT_SIZE && order != ORDER_MARK)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s was written by a machine with another order of bytes (%08x, here %08x):"
+                        " remove it to begin anew",
+                        path, order, ORDER_MARK);
+    const uint64_t stored = len >= AT_SIZE + 8 ? dgl_get_le(head + AT_SIZE, 8) : 0;
+    if (stored != size)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s has %" PRIu64 " bytes, as a session file it would have %s%" PRIu64
+                        ": it was cut off or changed; remove it to begin anew",
+                        path, size, stored ? "" : "more than ",
+                        stored ? stored : (uint64_t)HEAD_BYTES + DIGEST_BYTES);
+    convert_head(&f->head, head, false);
+    f->head.data_bytes = dgl_get_le(head + AT_DATA, 8);
     status = check_head(f, path, wanted);
 done:
     return status;
 }
-
 enum dgl_status session_file_move(struct session_file *f, void *bytes, uint64_t size)
 {
     assert(size <= f->size - f->at);

@@ -37,16 +37,12 @@ struct session_file {
 /* Begins a file with this head. The parts that it announces must follow. */
 enum dgl_status session_file_create(struct session_file *f, const struct dgl_log *log,
                                     const char *path, const struct session_head *head);
-/* Requirements for a file that is to be loaded. */
-struct session_wanted {
-    const struct session_head *head; /* `tokens` and the fields after it are ignored */
-    int32_t context;                 /* maximum tokens of the session */
-    int32_t context_max;             /* maximum tokens of the model */
-};
 /* Opens a file and checks its head: every number must be within the limits of the model and of the
- * file's size. The other errors are those of dgl_session_load(). */
+ * file's size. `wanted` is the head of the session that loads it, with the maximum tokens of the
+ * session in `tokens` and of the model in `rope_tokens`; the fields after these are ignored. The
+ * other errors are those of dgl_session_load(). */
 enum dgl_status session_file_open(struct session_file *f, const struct dgl_log *log,
-                                  const char *path, const struct session_wanted *wanted);
+                                  const char *path, const struct session_head *wanted);
 /* Writes or reads the next `size` bytes of the parts that the head announces, in the order above.
  * The caller must not write or read more than these. */
 enum dgl_status session_file_move(struct session_file *f, void *bytes, uint64_t size);

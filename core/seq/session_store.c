@@ -6,7 +6,7 @@
  * the page table nor on the device. A layer with a window is stored whole, as in the cache: if a
  * later prompt differs from the held tokens early, it needs the keys before the difference.
  */
-#include "core/seq/session_store.h"
+#include "core/seq/prefill.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,25 +30,19 @@ struct transfer {
     uint64_t done; /* in bytes */
 };
 
-/* Describes the properties of the kernels that change the cached numbers by more than rounding:
- * arithmetic in f16, and q4_k weights that were unpacked to another type. */
-static void write_precision(const struct dgl_model *m, char out[64])
-{
-    const struct kernel_table *kernels = &m->shard->engine->plan.kernels;
-    bool f16 = false;
-    for (size_t i = 0; i < kernels->count; i++)
-        f16 = f16 || kernels->uses[i]->choice.kernel->f16;
-    const bool unpacked = shard_expands_q4_k(m->shard, m->shard->kernels);
-    snprintf(out, 64, "arithmetic in %s%s%s", f16 ? "f16" : "f32", unpacked ? ", q4_k as " : "",
-             unpacked ? dgl_dtype_get(weights_q4_k_dtype(m->shard->kernels))->name : "");
-}
-
-/* Fills the head of a file for the session's current state. */
-static enum dgl_status describe(const struct dgl_session *s, struct session_head *out)
+/* Fills the head of a file for the session's current state. The precision describes the properties
+ * of the kernels that change the cached numbers by more than rounding: arithmetic in f16, and q4_k
+ * weights that were unpacked to another type. */
+static enum dgl_status describe(const struct dgl_session *s, const char *path,
+                                struct session_head *out)
 {
     const struct dgl_model *m = s->model;
-    const struct model_desc *desc = m->shard->engine->plan.desc;
-    const struct kv_layout *kv = &m->shard->engine->plan.kv;
+    const struct plan *plan = session_plan(s);
+    const struct model_desc *desc = plan->desc;
+    const struct kv_layout *kv = &plan->kv;
+    bool f16 = false;
+    if (!path || !path[0])
+        return dgl_fail(m->log, DGL_ERR_INVALID_ARG, "no path was given for the session");
     *out = (struct session_head){.kv = kv_layout_identity(kv),
                                  .kv_token_bytes = kv_layout_page_bytes(kv) / DGL_KV_PAGE,
                                  .layers = (uint32_t)desc->layers,
@@ -59,7 +53,12 @@ static enum dgl_status describe(const struct dgl_session *s, struct session_head
                                  .rope_tokens = (uint32_t)s->state.rope_tokens,
                                  .has_logits = s->seq.logits_valid && s->seq.len > 0};
     snprintf(out->name, sizeof(out->name), "%s", m->info.name);
-    write_precision(m, out->precision);
+    for (size_t i = 0; i < plan->kernels.count; i++)
+        f16 = f16 || plan->kernels.uses[i]->choice.kernel->f16;
+    const bool unpacked = shard_expands_q4_k(m->shard, m->shard->kernels);
+    snprintf(out->precision, sizeof(out->precision), "arithmetic in %s%s%s", f16 ? "f16" : "f32",
+             unpacked ? ", q4_k as " : "",
+             unpacked ? dgl_dtype_get(weights_q4_k_dtype(m->shard->kernels))->name : "");
     enum dgl_status status = model_identity(m->log, m->file, out->model);
     return status == DGL_OK ? tokenizer_identity(m->log, m->tok, out->tokenizer) : status;
 }
@@ -153,24 +152,21 @@ static void finish(struct transfer *t, enum dgl_status status)
 
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *p)
 {
-    const struct dgl_log *log = s->model->log;
     struct transfer t = {.s = s,
                          .ids = s->seq.ids,
                          .data = (char *)p->data,
                          .progress_cb = p->progress_cb,
                          .progress_priv = p->progress_priv};
     struct session_head head;
-    if (!p->path || !p->path[0])
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no path was given for the session");
+    enum dgl_status status;
+    TRY(describe(s, p->path, &head));
     if (p->data_len > DGL_SESSION_DATA_MAX || (p->data_len && !p->data))
-        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+        return dgl_fail(s->model->log, DGL_ERR_INVALID_ARG,
                         "%zu bytes were given to be kept with the session: at most %u are, and "
                         "they must be there",
                         p->data_len, DGL_SESSION_DATA_MAX);
-    enum dgl_status status;
-    TRY(describe(s, &head));
     head.data_bytes = p->data_len;
-    TRY(session_file_create(&t.file, log, p->path, &head));
+    TRY(session_file_create(&t.file, s->model->log, p->path, &head));
     TRY(move_contents(&t));
     status = move_rows(&t);
 done:
@@ -178,52 +174,40 @@ done:
     return status;
 }
 
-/* Writes the contents and rows of a file to the device, then to the session. */
-static enum dgl_status replace(struct transfer *t)
-{
-    struct dgl_session *s = t->s;
-    const struct session_head *head = &t->file.head;
-    sequence_trim(&s->seq, 0); /* pages shared with other sessions are not overwritten */
-    s->seq.logits_valid = false;
-    enum dgl_status status;
-    TRY(session_reserve(s, (int32_t)head->tokens));
-    TRY(pass_state_write_rope(&s->state, (int32_t)head->rope_tokens));
-    if (head->tokens)
-        TRY(pass_state_write(&s->state, BUF_IDS, 0, 0, t->ids, head->tokens * 4ull));
-    if (head->has_logits)
-        TRY(pass_state_write(&s->state, BUF_LOGITS, 0, 0, t->logits, head->vocab * 4ull));
-    TRY(move_rows(t));
-    TRY(gl_finish(session_dev(s)->gl));
-    memcpy(s->seq.ids, t->ids, (size_t)head->tokens * 4);
-    s->seq.len = (int32_t)head->tokens;
-    s->seq.logits_valid = head->has_logits;
-    return DGL_OK;
-done:
-    sequence_trim_pages(&s->seq);
-    return status;
-}
-
 enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_load_params *p,
                              char **data, size_t *data_len)
 {
-    const struct dgl_log *log = s->model->log;
     struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
+    const struct session_head *head = &t.file.head;
     struct session_head mine;
-    if (!p->path || !p->path[0])
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no path was given for the session");
-    const struct session_wanted wanted = {&mine, s->seq.context, s->model->info.context_max};
     enum dgl_status status;
-    TRY(describe(s, &mine));
-    TRY(session_file_open(&t.file, log, p->path, &wanted));
+    TRY(describe(s, p->path, &mine));
+    mine.tokens = (uint32_t)s->seq.context;
+    mine.rope_tokens = (uint32_t)s->model->info.context_max;
+    TRY(session_file_open(&t.file, s->model->log, p->path, &mine));
     TRY(move_contents(&t));
-    TRY(replace(&t));
+    sequence_trim(&s->seq, 0); /* pages shared with other sessions are not overwritten */
+    s->seq.logits_valid = false;
+    TRY(session_reserve(s, (int32_t)head->tokens));
+    TRY(pass_state_write_rope(&s->state, (int32_t)head->rope_tokens));
+    if (head->tokens)
+        TRY(pass_state_write(&s->state, BUF_IDS, 0, 0, t.ids, head->tokens * 4ull));
+    if (head->has_logits)
+        TRY(pass_state_write(&s->state, BUF_LOGITS, 0, 0, t.logits, head->vocab * 4ull));
+    TRY(move_rows(&t));
+    TRY(gl_finish(session_dev(s)->gl));
+    memcpy(s->seq.ids, t.ids, (size_t)head->tokens * 4);
+    s->seq.len = (int32_t)head->tokens;
+    s->seq.logits_valid = head->has_logits;
     if (data_len)
-        *data_len = t.file.head.data_bytes;
+        *data_len = head->data_bytes;
     if (data) {
         *data = t.data;
         t.data = NULL;
     }
 done:
+    if (status != DGL_OK)
+        sequence_trim_pages(&s->seq);
     finish(&t, status);
     free(t.ids);
     free(t.data);

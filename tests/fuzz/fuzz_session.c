@@ -42,7 +42,9 @@ void fuzz_one(struct dgl_str input)
                                 .layers = 2,
                                 .kv_heads = 2,
                                 .head_dim = 4,
-                                .vocab = 8};
+                                .vocab = 8,
+                                .tokens = CONTEXT,
+                                .rope_tokens = 2 * CONTEXT};
     struct session_file file;
     struct fuzz_log log;
     char path[64];
@@ -56,8 +58,7 @@ void fuzz_one(struct dgl_str input)
         head.kv = (uint32_t)type;
         head.kv_token_bytes =
             2ull * head.layers * head.kv_heads * head.head_dim * (type == DGL_KV_F32 ? 4 : 2);
-        enum dgl_status status = session_file_open(
-            &file, &log.log, path, &(struct session_wanted){&head, CONTEXT, 2 * CONTEXT});
+        enum dgl_status status = session_file_open(&file, &log.log, path, &head);
         fuzz_check_status(&log, status);
         if (status == DGL_OK)
             read_all(&log, &file, input.len);

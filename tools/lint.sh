@@ -183,7 +183,6 @@ END
 cat > "$work/moves" << 'END'
 core/seq/batch           core/sched
 core/seq/batch_pages     core/sched
-core/seq/prefill_pacing  core/sched
 END
 # Writes the symbols of objects that are newer than their sources: "FILE NAME TYPE".
 stale=0

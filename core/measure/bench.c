@@ -251,7 +251,7 @@ static bool all_run(const struct bench *b)
 static bool all_decode(const struct bench *b)
 {
     for (const struct batch_request *r = b->batch->first; r; r = r->next)
-        if (r->state != REQUEST_WRITES)
+        if (!r->writes)
             return false;
     return true;
 }

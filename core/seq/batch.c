@@ -15,7 +15,6 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/seq/prefill_pacing.h"
 
 /* Answers outside of groups are queued in waves of this size, then read back. gl/ has 16 readbacks
  * in flight, and the groups use 8 of them. */
@@ -102,7 +101,7 @@ void batch_destroy(struct dgl_batch *b)
         next = r->next;
         request_free(r);
     }
-    prefill_drop(b);
+    gl_mark_drop(b->model->shard->dev->gl, &b->prefill.mark);
     for (int32_t i = 0; i < b->num_groups; i++)
         decoder_destroy(&b->groups[i]);
     for (int32_t i = 0; b->lanes && i < b->info.sequences; i++)
@@ -116,45 +115,40 @@ void batch_destroy(struct dgl_batch *b)
 
 /* ---- submitting ------------------------------------------------------------------------------ */
 
-/* Copies the caller's texts to the arena. Returns false if out of memory. */
-static bool copy_texts(struct dgl_arena *arena, const char *const **texts, size_t count)
+/* Copies an array of the caller to the arena. If memory runs out, returns NULL and clears *ok. */
+static void *copy_array(struct dgl_arena *arena, const void *from, size_t bytes, bool *ok)
 {
-    const char **copy = dgl_arena_alloc(arena, (count ? count : 1) * sizeof(*copy));
+    void *copy = from ? dgl_arena_alloc(arena, bytes + 1) : NULL;
+    if (copy)
+        memcpy(copy, from, bytes);
+    *ok = *ok && (copy || !from);
+    return copy;
+}
+
+static const char *const *copy_texts(struct dgl_arena *arena, const char *const *texts,
+                                     size_t count, bool *ok)
+{
+    const char **copy = copy_array(arena, texts, count * sizeof(*texts), ok);
     for (size_t i = 0; copy && i < count; i++) {
-        copy[i] = dgl_arena_strndup(arena, (*texts)[i], strlen((*texts)[i]));
-        if (!copy[i])
-            copy = NULL;
+        copy[i] = dgl_arena_strndup(arena, texts[i], strlen(texts[i]));
+        *ok = *ok && copy[i];
     }
-    if (copy && *texts)
-        *texts = copy;
-    return copy != NULL;
+    return copy;
 }
 
 static bool copy_params(struct batch_request *r, const struct dgl_request_params *p)
 {
     struct dgl_sampling *s = &r->p.sampling;
+    bool ok = true;
     r->p = *p;
     r->p.prompt = NULL;
     r->p.ids = NULL;
-    if (!copy_texts(&r->arena, &r->p.stop, p->num_stop) ||
-        !copy_texts(&r->arena, &s->dry_breakers, s->num_dry_breakers))
-        return false;
-    if (p->num_shown) {
-        int32_t *shown = dgl_arena_alloc(&r->arena, p->num_shown * sizeof(*shown));
-        if (!shown)
-            return false;
-        memcpy(shown, p->shown, p->num_shown * sizeof(*shown));
-        r->p.shown = shown;
-    }
-    if (s->num_logit_bias) {
-        const size_t bytes = s->num_logit_bias * sizeof(*s->logit_bias);
-        struct dgl_logit_bias *bias = dgl_arena_alloc(&r->arena, bytes);
-        if (!bias)
-            return false;
-        memcpy(bias, s->logit_bias, bytes);
-        s->logit_bias = bias;
-    }
-    return true;
+    r->p.stop = copy_texts(&r->arena, p->stop, p->num_stop, &ok);
+    r->p.shown = copy_array(&r->arena, p->shown, p->num_shown * sizeof(*p->shown), &ok);
+    s->dry_breakers = copy_texts(&r->arena, s->dry_breakers, s->num_dry_breakers, &ok);
+    s->logit_bias =
+        copy_array(&r->arena, s->logit_bias, s->num_logit_bias * sizeof(*s->logit_bias), &ok);
+    return ok;
 }
 
 static bool tell_token(void *priv, int32_t id);
@@ -343,42 +337,87 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
     request_free(r);
 }
 
+/* ---- times of prompt passes ------------------------------------------------------------------ */
+
+/* A pass over a prompt is kept short enough that answers wait for it no longer than a given time.
+ * The estimate uses the times of earlier passes, measured by fences. A second pass may be queued
+ * while one runs, but no third, so a new request waits for two passes at most. */
+
+/* A shorter pass costs as much as one over this many tokens. */
+#define PREFILL_LEAST 16
+
+/* Notes that the queued pass begins no earlier than now, because the host has waited for work that
+ * was queued before it. */
+static void prefill_seen(struct dgl_batch *b)
+{
+    b->prefill.seen_ns = device_work_ns(b->model->shard->dev);
+    for (int32_t i = 0; i < b->num_groups; i++)
+        b->groups[i]->read_ns = dgl_now_ns();
+}
+
+/* Notes the time of the finished pass. If `exact` is false, that time is an upper limit. */
+static void prefill_note(struct dgl_batch *b, bool exact)
+{
+    const uint64_t now = device_work_ns(b->model->shard->dev);
+    struct prefill_pacing *p = &b->prefill;
+    const uint64_t begun = p->seen_ns > p->begun_ns ? p->seen_ns : p->begun_ns;
+    const uint64_t ns = now > begun ? now - begun : 1;
+    pace_estimate_note(&p->pass, p->queued, ns, b->hold_ns, exact);
+    p->queued = 0;
+    prefill_seen(b);
+}
+
+/* Waits for the queued pass, if any. */
+static enum dgl_status prefill_wait(struct dgl_batch *b)
+{
+    struct gl_device *gl = b->model->shard->dev->gl;
+    if (!b->prefill.queued)
+        return DGL_OK;
+    gl_device_set_stop(gl, NULL);
+    enum dgl_status status = gl_mark_wait(gl, &b->prefill.mark);
+    if (status == DGL_OK)
+        prefill_note(b, true);
+    b->prefill.queued = 0;
+    return status;
+}
+
+/* Call it after queueing a pass. Waits for the previous pass. `begun_ns` is the device_work_ns()
+ * before the pass was queued. */
+static enum dgl_status prefill_queued(struct dgl_batch *b, int32_t tokens, uint64_t begun_ns)
+{
+    struct prefill_pacing *p = &b->prefill;
+    struct gl_device *gl = b->model->shard->dev->gl;
+    struct gl_mark mark = {0};
+    enum dgl_status status = gl_mark_set(gl, &mark);
+    if (status == DGL_OK)
+        status = prefill_wait(b);
+    if (status != DGL_OK) {
+        gl_mark_drop(gl, &mark);
+        return status;
+    }
+    assert(p->queued == 0);
+    p->mark = mark;
+    p->queued = tokens;
+    p->begun_ns = begun_ns;
+    if (gl_mark_is_reached(gl, &p->mark)) /* some drivers compute during the call */
+        prefill_note(b, true);
+    return DGL_OK;
+}
+
 /* ---- turns of requests ----------------------------------------------------------------------- */
-
-static struct batch_lane *free_lane(const struct dgl_batch *b)
-{
-    for (int32_t i = 0; i < b->info.sequences; i++)
-        if (!b->lanes[i].request)
-            return &b->lanes[i];
-    return NULL;
-}
-
-/* Returns true if one more request may run. On a slow device, more rows could make a dispatch of a
- * pass too long. */
-static bool has_time(const struct dgl_batch *b)
-{
-    const struct dgl_model *m = b->model;
-    const int32_t rows = b->info.running + 1;
-    int32_t held = 0;
-    for (int32_t i = 0; i < b->info.sequences; i++)
-        if (b->lanes[i].request && b->lanes[i].session->seq.len > held)
-            held = b->lanes[i].session->seq.len;
-    return rows == 1 ||
-           pace_sequences(&m->shard->pace, &m->shard->engine->plan, rows, held) == rows;
-}
 
 /* Makes a lane evaluate all tokens that its request has so far. */
 static void begin_reading(struct batch_lane *lane, struct batch_request *r)
 {
     decoder_own(lane->session, &r->g);
-    r->state = REQUEST_READS;
-    r->begun = false;
+    r->writes = r->begun = false;
 }
 
 /* Assigns free lanes to waiting requests, oldest first, while pages are free and the device is fast
  * enough. No request overtakes another. */
 static void admit(struct dgl_batch *b)
 {
+    const struct shard *shard = b->model->shard;
     bool full = false;
     for (struct batch_request *r = b->first, *next; r; r = next) {
         next = r->next;
@@ -388,8 +427,17 @@ static void admit(struct dgl_batch *b)
             finish_request(b, r, DGL_OK);
             continue;
         }
-        struct batch_lane *lane = free_lane(b);
-        full = full || !lane || !batch_pages_admit(b, r) || !has_time(b);
+        struct batch_lane *lane = NULL;
+        const int32_t rows = (int32_t)b->info.running + 1;
+        int32_t held = 0;
+        for (int32_t i = b->info.sequences; i-- > 0;)
+            if (!b->lanes[i].request)
+                lane = &b->lanes[i];
+            else if (b->lanes[i].session->seq.len > held)
+                held = b->lanes[i].session->seq.len;
+        /* On a slow device, more rows could make a dispatch of a pass too long. */
+        full = full || !lane || !batch_pages_admit(b, r) ||
+               pace_sequences(&shard->pace, &shard->engine->plan, rows, held) < rows;
         if (full)
             continue; /* later requests may have been cancelled */
         struct dgl_session *s = lane->session;
@@ -418,12 +466,12 @@ static enum dgl_status settle(struct dgl_batch *b, struct batch_request *r, enum
     return DGL_OK;
 }
 
-/* Returns the lane's request if it is in this state, else NULL. From here on the device stops if
- * the request is cancelled. */
-static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum request_state state)
+/* Returns the lane's request if it reads or writes as given, else NULL. From here on the device
+ * stops if the request is cancelled. */
+static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, bool writes)
 {
     struct batch_request *r = b->lanes[lane].request;
-    if (!r || r->state != state)
+    if (!r || r->writes != writes)
         return NULL;
     gl_device_set_stop(b->model->shard->dev->gl, &b->lanes[lane].session->state.runner.cancel);
     return r;
@@ -433,7 +481,8 @@ static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum req
 static enum dgl_status read_on(struct batch_request *r)
 {
     struct dgl_session *s = r->lane->session;
-    struct dgl_batch_info *info = &r->batch->info;
+    struct dgl_batch *b = r->batch;
+    struct dgl_batch_info *info = &b->info;
     const int32_t count = batch_request_tokens(r);
     int32_t adopted = 0;
     enum dgl_status status = DGL_OK;
@@ -456,47 +505,20 @@ static enum dgl_status read_on(struct batch_request *r)
                   end = held + s->state.ubatch < count ? held + s->state.ubatch : count;
     if (held < count && !batch_pages_waits(r) && batch_pages_make_room(r, end)) {
         const uint64_t begun_ns = device_work_ns(session_dev(s));
-        r->g.may_step = prefill_alone(r->batch);
-        TRY(generation_pass(&r->g, prefill_tokens(r->batch, s->state.ubatch)));
+        int32_t most = s->state.ubatch;
+        bool alone = true; /* no answer waits for the pass */
+        for (int32_t i = 0; i < b->info.sequences; i++)
+            alone = alone && !(b->lanes[i].request && b->lanes[i].request->writes);
+        if (b->hold_ns > 0 && most > PREFILL_LEAST && !alone)
+            most = pace_fit(&b->prefill.pass, (double)b->hold_ns, PREFILL_LEAST, most);
+        r->g.may_step = b->hold_ns > 0 && alone;
+        TRY(generation_pass(&r->g, most));
         if (!r->g.drawn)
             TRY(gl_flush(session_dev(s)->gl));
-        TRY(prefill_queued(r->batch, s->seq.len - held, begun_ns));
+        TRY(prefill_queued(b, s->seq.len - held, begun_ns));
     }
 done:
     return status;
-}
-
-/* Samples the first token of an answer, after the last pass of its prompt. */
-static enum dgl_status write_first(struct batch_request *r)
-{
-    enum dgl_status status = pass_state_follow(&r->lane->session->state);
-    r->state = REQUEST_WRITES;
-    if (status == DGL_OK && r->g.max_tokens > 0)
-        return generation_sample_first(&r->g);
-    generation_end(&r->g, DGL_FINISH_LENGTH);
-    return status;
-}
-
-/* Runs the next steps of an answer that is decoded alone: queues steps if it can, else waits for
- * the oldest. */
-static enum dgl_status write_on(struct batch_request *r)
-{
-    const int32_t end = r->lane->session->seq.len + r->g.decoder->steps + r->g.interval + 1;
-    return batch_pages_make_room(r, end) ? generation_advance(&r->g) : DGL_OK;
-}
-
-/* Returns the lane whose prompt is read in this step, or -1. */
-static int32_t reader(struct dgl_batch *b)
-{
-    for (int32_t i = 0; i < b->info.sequences; i++) {
-        const int32_t lane = (b->turn + i) % b->info.sequences;
-        const struct batch_request *r = b->lanes[lane].request;
-        if (r && r->state == REQUEST_READS && !batch_pages_waits(r)) {
-            b->turn = (lane + 1) % b->info.sequences;
-            return lane;
-        }
-    }
-    return -1;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -505,7 +527,7 @@ static int32_t reader(struct dgl_batch *b)
 static bool is_member(const struct batch_lane *lane)
 {
     const struct batch_request *r = lane->request;
-    return r && r->state == REQUEST_WRITES && lane->group &&
+    return r && r->writes && lane->group &&
            (r->g.decoder == lane->group || decoder_admits(lane->group, &r->g));
 }
 
@@ -518,6 +540,7 @@ static enum dgl_status take(struct dgl_batch *b, struct decoder *d)
     int32_t count = 0;
     gl_device_set_stop(b->model->shard->dev->gl, alone ? &d->state->runner.cancel : NULL);
     enum dgl_status status = decoder_take(d, news, &count);
+    prefill_seen(b);
     if (alone && status != DGL_OK)
         return settle(b, alone, status);
     for (int32_t i = 0; i < count && status == DGL_OK; i++)
@@ -525,42 +548,35 @@ static enum dgl_status take(struct dgl_batch *b, struct decoder *d)
     return status;
 }
 
-/* Moves answers into a group if two or more can be decoded together, else out of it. */
-static enum dgl_status assign(struct dgl_batch *b, struct decoder *group)
-{
-    enum dgl_status status = DGL_OK;
-    int32_t count = 0;
-    for (int32_t i = 0; i < b->info.sequences; i++)
-        count += b->lanes[i].group == group && is_member(&b->lanes[i]);
-    if (count > 0)
-        TRY(decoder_begin(group));
-    for (int32_t i = 0; i < b->info.sequences; i++) {
-        struct batch_lane *lane = &b->lanes[i];
-        if (lane->group != group || !is_member(lane))
-            continue;
-        struct generation *g = &lane->request->g;
-        struct decoder *from = g->decoder;
-        const bool joined = from == group;
-        if (joined == (count >= 2 && (!joined || decoder_keeps(g))))
-            continue;
-        while (from->count > 0 && lane->request)
-            TRY(take(b, from));
-        if (!is_member(lane))
-            continue;
-        b->draws = shapes_join(b->draws, generation_draw(g).shapes);
-        TRY(settle(b, lane->request, decoder_join(joined ? &lane->session->own : group, g)));
-    }
-done:
-    return status;
-}
-
+/* Queues the next steps of all groups. Before that, moves answers into a group if two or more can
+ * be decoded together, else out of it. */
 static enum dgl_status push_groups(struct dgl_batch *b)
 {
     enum dgl_status status = DGL_OK;
     gl_device_set_stop(b->model->shard->dev->gl, NULL);
     for (int32_t i = 0; i < b->num_groups; i++) {
         struct decoder *group = b->groups[i];
-        TRY(assign(b, group));
+        int32_t count = 0;
+        for (int32_t k = 0; k < b->info.sequences; k++)
+            count += b->lanes[k].group == group && is_member(&b->lanes[k]);
+        if (count > 0)
+            TRY(decoder_begin(group));
+        for (int32_t k = 0; k < b->info.sequences; k++) {
+            struct batch_lane *lane = &b->lanes[k];
+            if (lane->group != group || !is_member(lane))
+                continue;
+            struct generation *g = &lane->request->g;
+            struct decoder *from = g->decoder;
+            const bool joined = from == group;
+            if (joined == (count >= 2 && (!joined || decoder_keeps(g))))
+                continue;
+            while (from->count > 0 && lane->request)
+                TRY(take(b, from));
+            if (!is_member(lane))
+                continue;
+            b->draws = shapes_join(b->draws, generation_draw(g).shapes);
+            TRY(settle(b, lane->request, decoder_join(joined ? &lane->session->own : group, g)));
+        }
         /* Each group is prepared for the members of all groups, as requests may later run in any
          * group. */
         for (int32_t k = 0; k < b->num_groups && b->draws.count; k++)
@@ -580,41 +596,50 @@ done:
 
 /* ---- the whole batch ------------------------------------------------------------------------- */
 
-static enum dgl_status step_lanes(struct dgl_batch *b)
+/* Queues some steps of every answer and one pass of the prompt that lane `reads` has, or of none if
+ * it is -1. Then waits for the steps. */
+static enum dgl_status step_lanes(struct dgl_batch *b, int32_t reads)
 {
-    const int32_t lanes = b->info.sequences, reads = reader(b);
+    const int32_t lanes = b->info.sequences;
     const bool waits = b->reads_first && reads >= 0; /* answers wait for prompts */
     struct batch_request *r;
     enum dgl_status status = DGL_OK;
-    prefill_look(b);
+    if (b->prefill.queued && gl_mark_is_reached(b->model->shard->dev->gl, &b->prefill.mark))
+        prefill_note(b, false);
     if (!waits)
         TRY(push_groups(b));
     for (int32_t first = 0; first < lanes; first += WAVE) {
         if (first > 0) /* finish the pass before the next wave is queued */
             TRY(prefill_wait(b));
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
-        for (int32_t i = first; i < end && !waits; i++)
-            if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.decoder == &b->lanes[i].session->own)
-                TRY(settle(b, r, write_on(r)));
+        for (int32_t i = first; i < end && !waits; i++) {
+            struct dgl_session *s = b->lanes[i].session;
+            r = at_turn(b, i, true);
+            if (r && r->g.decoder == &s->own &&
+                batch_pages_make_room(r, s->seq.len + s->own.steps + r->g.interval + 1))
+                TRY(settle(b, r, generation_advance(&r->g)));
+        }
         const uint64_t pass = b->prefill.begun_ns;
-        if (first == 0 && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
+        if (first == 0 && reads >= 0 && (r = at_turn(b, reads, false)))
             TRY(settle(b, r, read_on(r)));
         if (b->prefill.begun_ns == pass)
             TRY(prefill_wait(b));
         for (int32_t i = first; i < end; i++)
-            if (at_turn(b, i, REQUEST_WRITES) && b->lanes[i].session->own.count > 0) {
+            if (at_turn(b, i, true) && b->lanes[i].session->own.count > 0)
                 TRY(take(b, &b->lanes[i].session->own));
-                prefill_seen(b);
-            }
     }
     for (int32_t i = 0; i < b->num_groups; i++)
-        if (b->groups[i]->count > 0) {
+        if (b->groups[i]->count > 0)
             TRY(take(b, b->groups[i]));
-            prefill_seen(b);
-        }
-    if (reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
+    if (reads >= 0 && (r = at_turn(b, reads, false)) &&
         r->lane->session->seq.len == batch_request_tokens(r)) {
-        TRY(settle(b, r, write_first(r)));
+        r->writes = true;
+        status = pass_state_follow(&r->lane->session->state);
+        if (status == DGL_OK && r->g.max_tokens > 0)
+            status = generation_sample_first(&r->g);
+        else
+            generation_end(&r->g, DGL_FINISH_LENGTH);
+        TRY(settle(b, r, status));
         TRY(prefill_wait(b));
     }
 done:
@@ -626,7 +651,8 @@ enum dgl_status batch_step(struct dgl_batch *b)
     assert(!b->stepping);
     b->stepping = true;
     if (b->rebuilds != b->model->rebuilds) { /* the device has no state of the requests */
-        prefill_drop(b);
+        gl_mark_drop(b->model->shard->dev->gl, &b->prefill.mark);
+        b->prefill.queued = 0;
         for (int32_t i = 0; i < b->num_groups; i++)
             decoder_drop(b->groups[i]);
         for (int32_t i = 0; i < b->info.sequences; i++) {
@@ -645,7 +671,15 @@ enum dgl_status batch_step(struct dgl_batch *b)
             finish_request(b, r, DGL_ERR_CANCELLED);
     }
     admit(b);
-    enum dgl_status status = step_lanes(b);
+    int32_t reads = -1; /* lane whose prompt is read in this step */
+    for (int32_t i = 0; i < b->info.sequences && reads < 0; i++) {
+        const int32_t lane = (b->turn + i) % b->info.sequences;
+        const struct batch_request *r = b->lanes[lane].request;
+        if (r && !r->writes && !batch_pages_waits(r))
+            reads = lane;
+    }
+    b->turn = reads >= 0 ? (reads + 1) % b->info.sequences : b->turn;
+    enum dgl_status status = step_lanes(b, reads);
     b->stepping = false;
     return status;
 }

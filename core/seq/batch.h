@@ -11,20 +11,15 @@
 #define BATCH_MAX_SEQUENCES 256
 #define BATCH_QUEUE         256
 #define BATCH_MAX_QUEUE     65536
-
-/* States of a request that has a lane. */
-enum request_state {
-    REQUEST_READS, /* reads its prompt, and the tokens that it had if it runs again */
-    REQUEST_WRITES,
-};
+#define BATCH_MAX_HOLD_MS   60000
 
 struct batch_request {
     struct batch_request *next;
     struct dgl_batch *batch;
     uint64_t id;
-    enum request_state state;
     atomic_bool cancelled;
-    bool begun; /* generation_begin() was called for the session of its lane */
+    bool begun;  /* generation_begin() was called for the session of its lane */
+    bool writes; /* has evaluated its prompt, and the tokens that it had if it runs again */
     struct batch_lane *lane;
     struct dgl_request_params p; /* texts and arrays are in the arena */
     struct dgl_arena arena;
@@ -41,7 +36,7 @@ struct batch_lane {
     struct decoder *group;         /* decodes the request together with others; may be NULL */
 };
 
-/* Times of the passes over prompts, see prefill_pacing.h. */
+/* Times of the passes over prompts. */
 struct prefill_pacing {
     struct pace_estimate pass;
     int32_t queued; /* tokens of the queued pass before the mark, or 0 */

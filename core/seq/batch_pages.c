@@ -232,7 +232,7 @@ bool batch_pages_waits(const struct batch_request *r)
         return false;
     for (int32_t i = 0; i < b->info.sequences; i++) {
         const struct batch_request *other = b->lanes[i].request;
-        if (other && other->state == REQUEST_READS && other->id < r->id &&
+        if (other && !other->writes && other->id < r->id &&
             end <= (int32_t)other->result.num_prompt_ids && other->lane->session->seq.len < end &&
             memcmp(other->result.prompt_ids, ids, (size_t)end * sizeof(*ids)) == 0)
             return true;

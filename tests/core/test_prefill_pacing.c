@@ -2,7 +2,7 @@
  * (a simulated clock; a pass ends when the batch waits for it). */
 #include "tests/support/tiny_engine.h"
 
-#include "core/seq/prefill_pacing.h"
+#include "core/seq/batch.h"
 
 #define CONTEXT 640
 #define PROMPT  500

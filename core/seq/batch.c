@@ -88,7 +88,7 @@ done:
 
 static void request_free(struct batch_request *r)
 {
-    generation_finish(&r->g);
+    text_stream_finish(&r->g.stream);
     free(r->g.logits);
     generate_result_finish(&r->result);
     dgl_arena_finish(&r->arena);
@@ -287,17 +287,10 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
 {
     struct batch_request **link = &b->first, *before = NULL;
     const bool ran = r->lane != NULL;
-    if (ran) {
-        if (status == DGL_ERR_CANCELLED && r->g.stream.status == DGL_OK) {
-            generation_end(&r->g, DGL_FINISH_CANCELLED);
-            status = DGL_OK;
-        }
-        if (status == DGL_OK)
-            status = generation_take_text(&r->g);
-    } else {
+    if (ran)
+        status = generation_finish(&r->g, status);
+    else
         r->result.finish = DGL_FINISH_CANCELLED;
-    }
-    generation_finish(&r->g);
     if (r->result.num_tokens > 0)
         batch_pages_learn(r);
     if (ran)

@@ -23,25 +23,6 @@ void generation_end(struct generation *g, enum dgl_finish why)
     g->done = true;
 }
 
-/* Ends the answer and returns DGL_OK if `status` is DGL_ERR_CANCELLED. Returns other statuses
- * unchanged. */
-static enum dgl_status end_if_cancelled(struct generation *g, enum dgl_status status)
-{
-    if (status != DGL_ERR_CANCELLED)
-        return status;
-    generation_end(g, DGL_FINISH_CANCELLED);
-    return DGL_OK;
-}
-
-static bool is_stop_id(const struct generation *g, int32_t id)
-{
-    const struct dgl_model_info *info = &g->s->model->info;
-    for (size_t i = 0; i < info->num_stop_ids && !g->p->ignore_eos; i++)
-        if (info->stop_ids[i].id == id)
-            return true;
-    return false;
-}
-
 static void emit_text(struct generation *g)
 {
     struct dgl_str ready = text_stream_ready(&g->stream);
@@ -54,11 +35,13 @@ static void emit_text(struct generation *g)
 static enum dgl_status take_token(struct generation *g, int32_t id)
 {
     struct dgl_generate_result *r = g->r;
+    const struct dgl_model_info *info = &g->s->model->info;
     const struct dgl_log *log = g->s->model->log;
-    if (id < 0 || id >= g->s->model->info.vocab)
-        return session_fail_not_numbers(
-            g->s, "%s sampled token %d of a vocabulary of %d: the logits are",
-            session_dev(g->s)->info.renderer, id, g->s->model->info.vocab);
+    bool stops = false;
+    if (id < 0 || id >= info->vocab)
+        return session_fail_not_numbers(g->s,
+                                        "%s sampled token %d of a vocabulary of %d: the logits are",
+                                        session_dev(g->s)->info.renderer, id, info->vocab);
     if (!dgl_grow((void **)&r->tokens, &g->cap_tokens, r->num_tokens + 1, sizeof(*r->tokens)))
         return dgl_fail_memory(log, "tokens", (r->num_tokens + 1) * sizeof(*r->tokens));
     if (r->num_tokens == 0)
@@ -67,7 +50,9 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     g->s->seq.ids[g->s->seq.len] = id;
     if (g->p->token_cb && !g->p->token_cb(g->p->priv, id))
         generation_end(g, DGL_FINISH_CANCELLED);
-    if (is_stop_id(g, id)) {
+    for (size_t i = 0; i < info->num_stop_ids && !g->p->ignore_eos; i++)
+        stops = stops || info->stop_ids[i].id == id;
+    if (stops) {
         generation_end(g, DGL_FINISH_EOS);
     } else {
         text_stream_push(&g->stream, id);
@@ -173,25 +158,22 @@ static enum dgl_status eval_next(struct generation *g, int32_t count)
     return status == DGL_OK ? sample_one(g) : status;
 }
 
-/* Makes room in a full context: drops half of the tokens between the first `keep` and the pending
- * one. Returns the number of tokens left, including the pending one. */
-static int32_t shift(struct generation *g)
-{
-    struct dgl_session *s = g->s;
-    int32_t held = s->seq.len + 1, keep = g->p->keep, dropped = (held - keep) / 2;
-    memmove(s->seq.ids + keep, s->seq.ids + keep + dropped,
-            (size_t)(held - keep - dropped) * sizeof(*s->seq.ids));
-    sequence_trim(&s->seq, keep);
-    g->r->num_shifted += (size_t)dropped;
-    return held - dropped;
-}
-
 /* Evaluates the sequence again if no step can follow. Either the context is full, or the pending
  * token reaches a length at which the rotary frequencies change. */
 static enum dgl_status restart(struct generation *g)
 {
-    int32_t tokens = g->s->seq.len < g->s->seq.context ? g->s->seq.len + 1 : shift(g);
+    struct sequence *seq = &g->s->seq;
+    int32_t tokens = seq->len + 1, keep = g->p->keep;
     enum dgl_status status;
+    if (seq->len >= seq->context) {
+        /* Drop half of the tokens between the first `keep` and the pending one. */
+        const int32_t dropped = (tokens - keep) / 2;
+        tokens -= dropped;
+        memmove(seq->ids + keep, seq->ids + keep + dropped,
+                (size_t)(tokens - keep) * sizeof(*seq->ids));
+        sequence_trim(seq, keep);
+        g->r->num_shifted += (size_t)dropped;
+    }
     TRY(eval_next(g, tokens));
     /* A step that fills the context sets `stopped`, which zeroes the group counts in ARGS. The runs
      * may have changed, too. ARGS must be written again. */
@@ -210,57 +192,35 @@ done:
     return status;
 }
 
-/* Decodes one token by a pass with logits, for an answer that wants logits. */
-static enum dgl_status step_alone(struct generation *g)
-{
-    struct dgl_session *s = g->s;
-    enum dgl_status status;
-    if (!pass_state_is_current(&s->state)) {
-        TRY(pass_state_follow(&s->state));
-        TRY(pass_state_compile(&s->state, generation_draw(g).shapes));
-    }
-    TRY(eval_next(g, s->seq.len + 1));
-done:
-    return status;
-}
-
 enum dgl_status generation_advance(struct generation *g)
 {
-    if (g->logits)
-        return step_alone(g);
-    if (!pass_state_is_current(&g->s->state))
-        return follow_kernels(g);
-    if (decoder_can_push(&g->s->own)) {
+    struct pass_state *st = &g->s->state;
+    struct decoder *own = &g->s->own;
+    const bool current = pass_state_is_current(st);
+    enum dgl_status status = DGL_OK;
+    if (g->logits) { /* a pass of its own for each token */
+        if (!current) {
+            TRY(pass_state_follow(st));
+            TRY(pass_state_compile(st, generation_draw(g).shapes));
+        }
+        TRY(eval_next(g, g->s->seq.len + 1));
+    } else if (!current) {
+        TRY(follow_kernels(g));
+    } else if (decoder_can_push(own)) {
         const uint64_t start = work_ns(g);
-        enum dgl_status status = decoder_push(&g->s->own);
+        status = decoder_push(own);
         g->r->record_ns += work_ns(g) - start;
-        return status;
+    } else if (own->count == 0) {
+        TRY(restart(g));
+    } else {
+        struct decoder_news news;
+        int32_t count;
+        TRY(decoder_take(own, &news, &count));
+        if (count)
+            TRY(generation_accept(&news));
     }
-    if (g->s->own.count == 0)
-        return restart(g);
-    struct decoder_news news;
-    int32_t count;
-    enum dgl_status status = decoder_take(&g->s->own, &news, &count);
-    return status == DGL_OK && count ? generation_accept(&news) : status;
-}
-
-static enum dgl_status decode_loop(struct generation *g)
-{
-    struct dgl_session *s = g->s;
-    enum dgl_status status = generation_sample_first(g);
-    /* The time of the first token belongs to the prompt. */
-    g->r->prefill = counters_since(session_dev(s), &g->start);
-    const struct dgl_counters before = device_counters(session_dev(s));
-    if (s->state.runner.profile)
-        s->state.runner.profile->step_end_ns = dgl_now_ns();
-    uint64_t start = work_ns(g);
-    while (status == DGL_OK && !g->done)
-        status = generation_advance(g);
-    decoder_drop(&g->s->own);
-    g->r->decode_ns = work_ns(g) - start;
-    g->r->decode = counters_since(session_dev(s), &before);
-    /* A cancelled detokenizer has already failed and reported the error. */
-    return g->stream.status == DGL_OK ? end_if_cancelled(g, status) : status;
+done:
+    return status;
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -293,53 +253,35 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
 
 /* ---- reading the prompt ---------------------------------------------------------------------- */
 
-/* Returns the bodies that restart() may need later in the answer. After a shift it evaluates a
- * known number of tokens; after a change of rotary frequencies, any number. */
-static struct shape_set restart_shapes(const struct generation *g, int32_t prompt)
-{
-    const struct dgl_session *s = g->s;
-    int32_t last = s->seq.context;
-    struct shape_set shapes = {.count = 0};
-    if (g->max_tokens < last - prompt)
-        last = prompt + g->max_tokens;
-    if (!pass_state_rope_holds(&s->state, last))
-        for (int rows_log2 = 1; rows_log2 <= PASS_ANY_ROWS; rows_log2++)
-            shapes = shapes_add(shapes, PASS_ROWS(rows_log2));
-    if (last == s->seq.context && g->p->context_shift) {
-        int32_t full = s->seq.context + 1 - g->p->keep, left = full - full / 2;
-        shapes = shapes_join(shapes, session_body_shapes(s, left, session_eval_rows(s, left)));
-    }
-    return shapes;
-}
-
 /* Returns all shapes that the call may run. They are compiled first, so that no token waits for
  * the compiler. */
 static struct shape_set needed_shapes(const struct generation *g, int32_t prompt)
 {
-    const int32_t left = prompt - g->s->seq.len;
-    struct shape_set shapes = session_body_shapes(g->s, left, g->rows);
-    if (g->s->seq.len < prompt)
+    const struct dgl_session *s = g->s;
+    const int32_t context = s->seq.context, left = prompt - s->seq.len;
+    const int32_t last = g->max_tokens < context - prompt ? prompt + g->max_tokens : context;
+    struct shape_set shapes = session_body_shapes(s, left, g->rows);
+    if (s->seq.len < prompt)
         shapes = shapes_add(shapes, PASS_HEAD);
     if (g->max_tokens > 0)
         shapes = shapes_join(shapes, generation_draw(g).shapes);
-    if (g->max_tokens > 1)
-        shapes = shapes_join(shapes_join(shapes, restart_shapes(g, prompt)),
-                             g->logits ? shapes_of(PASS_DECODE) : generation_recipe(g).shapes);
-    return shapes;
+    if (g->max_tokens <= 1)
+        return shapes;
+    /* restart() evaluates any number of tokens after a change of rotary frequencies, and a known
+     * number after a shift. */
+    if (!pass_state_rope_holds(&s->state, last))
+        for (int rows_log2 = 1; rows_log2 <= PASS_ANY_ROWS; rows_log2++)
+            shapes = shapes_add(shapes, PASS_ROWS(rows_log2));
+    if (last == context && g->p->context_shift) {
+        const int32_t full = context + 1 - g->p->keep, kept = full - full / 2;
+        shapes = shapes_join(shapes, session_body_shapes(s, kept, session_eval_rows(s, kept)));
+    }
+    return shapes_join(shapes, g->logits ? shapes_of(PASS_DECODE) : generation_recipe(g).shapes);
 }
 
 /* Pages are reserved for this many tokens of an answer, or for max_tokens if that is less, so that
  * the KV cache does not move during the answer. If there is no limit, fewer are reserved. */
 #define ANSWER_TOKENS 2048
-
-static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
-{
-    int32_t answer = g->max_tokens == INT32_MAX ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
-    answer = answer < ANSWER_TOKENS ? answer : ANSWER_TOKENS;
-    return session_reserve(g->s, prompt < g->s->seq.context - answer ? prompt + answer
-                                                                     : g->s->seq.context);
-}
-
 /* Initial room for text, in bytes per token. In most languages a token has two to five bytes. */
 #define TOKEN_BYTES 8
 
@@ -380,8 +322,10 @@ enum dgl_status generation_begin(struct generation *g)
         ids = s->seq.ids;
     }
     TRY(session_take_ids(s, ids, (size_t)count, again ? NULL : &r->num_reused));
-    if (!g->in_company)
-        TRY(reserve_answer(g, count));
+    if (!g->in_company) {
+        const int32_t most = g->max_tokens == INT32_MAX ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
+        TRY(session_reserve(s, count + (most < ANSWER_TOKENS ? most : ANSWER_TOKENS)));
+    }
     g->rows = g->in_company ? s->state.ubatch : session_eval_rows(s, count - s->seq.len);
     TRY(pass_state_compile(&s->state, needed_shapes(g, count)));
     if (g->max_tokens > 1 && !g->logits)
@@ -395,44 +339,35 @@ static int32_t prompt_left(const struct generation *g)
     return (int32_t)(g->r->num_prompt_ids + g->r->num_tokens) - g->s->seq.len;
 }
 
-/* Runs decode steps over the next `tokens`, which must be the last of the prompt. Each step samples
- * an id; the next token of the prompt then overwrites it. The id of the last step is the first
- * token of the answer. Waits. If a dispatch is given up, no token counts as evaluated. */
-static enum dgl_status step_through(struct generation *g, struct exec_run *run, int32_t tokens)
-{
-    struct dgl_session *s = g->s;
-    enum dgl_status status;
-    s->seq.logits_valid = false;
-    for (int32_t pos = s->seq.len; pos < s->seq.len + tokens; pos++) {
-        const struct dgl_step step = generation_step(g, pos);
-        TRY(pass_state_write(&s->state, BUF_IDS, 0, (uint64_t)pos * 4, s->seq.ids + pos, 4));
-        TRY(pass_state_write_step(&s->state, &step, 0));
-        TRY(runner_queue(&s->state.runner, run, 1, DGL_PHASE_PREFILL));
-    }
-    TRY(session_read_ids(s, s->seq.len + tokens, 1, &g->first));
-    if (executor_is_aborted(&g->first, 1))
-        return decoder_recover(&g->s->own, generation_recipe(g), true);
-    session_advance(s, tokens);
-    g->drawn = true;
-done:
-    return status;
-}
-
 enum dgl_status generation_pass(struct generation *g, int32_t most)
 {
     struct dgl_session *s = g->s;
     struct runner *r = &s->state.runner;
+    struct exec_run *run = NULL;
     const int32_t left = prompt_left(g);
     enum dgl_status status;
     g->drawn = false;
-    if (g->may_step && !g->logits && g->max_tokens > 0 &&
-        executor_reader(r, generation_recipe(g), left)) {
-        TRY(session_reserve(s, s->seq.len + left)); /* this may drop the run */
-        struct exec_run *run = executor_reader(r, generation_recipe(g), left);
-        if (run)
-            TRY(step_through(g, run, left));
-        if (g->drawn)
+    if (g->may_step && !g->logits && g->max_tokens > 0 && left <= PLAN_PHASE_ROWS) {
+        TRY(session_reserve(s, s->seq.len + left)); /* this may drop runs */
+        run = executor_reader(r, generation_recipe(g), left);
+    }
+    if (run) {
+        /* Each step samples an id, which the next token of the prompt overwrites. The id of the
+         * last step is the first token of the answer. */
+        s->seq.logits_valid = false;
+        for (int32_t pos = s->seq.len; pos < s->seq.len + left; pos++) {
+            const struct dgl_step step = generation_step(g, pos);
+            TRY(pass_state_write(&s->state, BUF_IDS, 0, (uint64_t)pos * 4, s->seq.ids + pos, 4));
+            TRY(pass_state_write_step(&s->state, &step, 0));
+            TRY(runner_queue(r, run, 1, DGL_PHASE_PREFILL));
+        }
+        TRY(session_read_ids(s, s->seq.len + left, 1, &g->first));
+        if (!executor_is_aborted(&g->first, 1)) {
+            session_advance(s, left);
+            g->drawn = true;
             goto done;
+        }
+        TRY(decoder_recover(&s->own, generation_recipe(g), true));
     }
     const int32_t tokens = session_pass_tokens(s, left, most < g->rows ? most : g->rows, false);
     TRY(session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0));
@@ -440,24 +375,30 @@ done:
     return status;
 }
 
-enum dgl_status generation_take_text(struct generation *g)
+enum dgl_status generation_finish(struct generation *g, enum dgl_status status)
 {
-    text_stream_end(&g->stream);
-    if (g->stream.status != DGL_OK)
-        return g->stream.status;
-    if (g->r->finish != DGL_FINISH_CANCELLED)
-        emit_text(g);
-    dgl_buf_append(&g->stream.text, "", 0);
-    g->r->text_len = g->stream.text.len;
-    g->r->text = dgl_buf_take(&g->stream.text);
-    return g->r->text ? DGL_OK : dgl_fail_memory(g->s->model->log, "text", g->r->text_len);
-}
-
-void generation_finish(struct generation *g)
-{
-    if (g->decoder)
-        decoder_drop(&g->s->own);
-    text_stream_finish(&g->stream);
+    struct text_stream *t = &g->stream;
+    struct dgl_generate_result *r = g->r;
+    /* A cancelled detokenizer has already failed and reported the error. */
+    if (status == DGL_ERR_CANCELLED && t->status == DGL_OK) {
+        generation_end(g, DGL_FINISH_CANCELLED);
+        status = DGL_OK;
+    }
+    if (status == DGL_OK || (status == DGL_ERR_DEVICE_LOST && t->status == DGL_OK)) {
+        text_stream_end(t);
+        if (t->status == DGL_OK) {
+            if (r->finish != DGL_FINISH_CANCELLED)
+                emit_text(g);
+            dgl_buf_append(&t->text, "", 0);
+            r->text_len = t->text.len;
+            r->text = dgl_buf_take(&t->text);
+        }
+        if (status == DGL_OK && !r->text)
+            status = t->status != DGL_OK ? t->status
+                                         : dgl_fail_memory(g->s->model->log, "text", r->text_len);
+    }
+    text_stream_finish(t);
+    return status;
 }
 
 static enum dgl_status run_prompt(struct generation *g)
@@ -478,54 +419,54 @@ done:
     return status;
 }
 
-static enum dgl_status generate_entered(struct generation *g)
-{
-    struct token_ids ids = {0};
-    enum dgl_status status;
-    TRY(generation_check_params(g->s->model->log, g->p, g->s->seq.context));
-    TRY(session_prompt_ids(g->s, PROMPT_OF(g->p), &ids));
-    g->r->prompt_ids = ids.ids;
-    g->r->num_prompt_ids = ids.count;
-    ids.ids = NULL;
-    TRY(generation_init(g, g->s->model, 0));
-    TRY(end_if_cancelled(g, run_prompt(g)));
-    if (g->max_tokens == 0)
-        generation_end(g, DGL_FINISH_LENGTH);
-    if (!g->done)
-        TRY(decode_loop(g));
-    TRY(generation_take_text(g));
-done:
-    free(ids.ids);
-    if (status == DGL_ERR_DEVICE_LOST && g->stream.status == DGL_OK)
-        generation_take_text(g); /* text of the tokens so far */
-    generation_finish(g);
-    return status;
-}
-
 enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
                                  struct dgl_generate_result *out)
 {
     struct generation g = {
         .p = params, .r = out, .interval = params->readback_interval, .may_step = true};
-    decoder_own(s, &g);
-    if (g.interval == 0)
-        g.interval = session_readback_interval(s);
     struct dgl_device *dev = session_dev(s);
     const uint64_t compiled_ns = account_ns(dev);
     struct profile profile = {0}; /* used if this call asks for a profile */
-    enum dgl_status status = DGL_OK;
+    struct token_ids ids = {0};
+    enum dgl_status status;
+    decoder_own(s, &g);
+    if (g.interval == 0)
+        g.interval = session_readback_interval(s);
     if (params->profile) {
         double copy_gbps = 0;
-        status = profile_copy(dev, s->model->shard->kernels, &copy_gbps);
-        if (status == DGL_OK)
-            status = profile_init(&profile, dev, s->model->shard->kernels);
+        TRY(profile_copy(dev, s->model->shard->kernels, &copy_gbps));
+        TRY(profile_init(&profile, dev, s->model->shard->kernels));
         profile.sums.copy_gbps = copy_gbps;
         s->state.runner.profile = &profile;
     }
     if (s->state.runner.profile)
         g.interval = 1;
-    if (status == DGL_OK)
-        status = generate_entered(&g);
+    TRY(generation_check_params(s->model->log, params, s->seq.context));
+    TRY(session_prompt_ids(s, PROMPT_OF(params), &ids));
+    out->prompt_ids = ids.ids;
+    out->num_prompt_ids = ids.count;
+    ids.ids = NULL;
+    TRY(generation_init(&g, s->model, 0));
+    TRY(run_prompt(&g));
+    if (g.max_tokens == 0) {
+        generation_end(&g, DGL_FINISH_LENGTH);
+        goto done;
+    }
+    status = generation_sample_first(&g);
+    /* The time of the first token belongs to the prompt. */
+    out->prefill = counters_since(dev, &g.start);
+    const struct dgl_counters before = device_counters(dev);
+    if (s->state.runner.profile)
+        s->state.runner.profile->step_end_ns = dgl_now_ns();
+    const uint64_t start = work_ns(&g);
+    while (status == DGL_OK && !g.done)
+        status = generation_advance(&g);
+    decoder_drop(&s->own);
+    out->decode_ns = work_ns(&g) - start;
+    out->decode = counters_since(dev, &before);
+done:
+    status = generation_finish(&g, status);
+    free(ids.ids);
     if (params->profile)
         s->state.runner.profile = NULL;
     sequence_trim_pages(&s->seq);

@@ -35,8 +35,7 @@ struct generation {
 enum dgl_status generation_check_params(const struct dgl_log *log,
                                         const struct dgl_generate_params *p, int32_t context);
 /* Initializes the result, with room for `most` tokens if so many are asked for. Requires only p and
- * r. The caller must call
- * generation_finish() afterwards, also on failure. */
+ * r. The caller must call generation_finish() afterwards, also on failure. */
 enum dgl_status generation_init(struct generation *g, const struct dgl_model *model, int32_t most);
 /* Copies the prompt's ids, r->prompt_ids, and the tokens so far to the session, and compiles the
  * kernels of the answer. Called again to continue an answer: the session must then be empty, or its
@@ -61,10 +60,11 @@ struct dgl_step generation_step(const struct generation *g, int32_t pos);
 enum dgl_status generation_accept(const struct decoder_news *news);
 /* Ends the answer, unless it has ended. */
 void generation_end(struct generation *g, enum dgl_finish why);
-/* Passes the rest of the text to the callback, and stores the whole text in the result. */
-enum dgl_status generation_take_text(struct generation *g);
-/* Drops everything queued, and frees the text stream. */
-void generation_finish(struct generation *g);
+/* Ends the answer after a part has returned `status`, and returns the status of the whole answer: a
+ * cancelled answer has ended, too. Passes the rest of the text to the callback, and stores the
+ * whole text in the result. If the device was lost, this is the text so far. Frees the text
+ * stream. */
+enum dgl_status generation_finish(struct generation *g, enum dgl_status status);
 
 /* Implements dgl_generate(). The caller must have entered the device. */
 enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,

@@ -167,6 +167,7 @@ done:
 
 void session_destroy(struct dgl_session *s)
 {
+    decoder_drop(&s->own);
     drop_memory(&s->state.user);
     pass_state_finish(&s->state);
     sequence_finish(&s->seq);

@@ -100,23 +100,25 @@ enum dgl_status executor_look(struct runner *r, struct recipe recipe)
     struct exec_record *record = &c->record;
     const struct persistent *p = &engine->persistent;
     const bool forced = engine->wanted == DGL_EXECUTOR_PERSISTENT;
+    /* If it is NULL, the record has the times. */
+    static const char *const reasons[EXEC_VERDICTS] = {
+        "persistent dispatches have not been tried yet",
+        [EXEC_UNFIT] = "a persistent dispatch failed its tests on this device",
+        [EXEC_ABORTED] = "a persistent dispatch had to be given up here"};
     char reason[PERSISTENT_REASON] = "";
+    enum dgl_status status = DGL_ERR_UNSUPPORTED;
     if (c->state != ENGINE_OPEN)
         return DGL_OK;
     c->columns = plan_step_rows(recipe);
-    if (!p->exec) {
-        decide(r, c, ENGINE_DISPATCH, engine->no_persistent);
-        return DGL_OK;
-    }
     const uint64_t token_ns = pace_token_ns(r->pace, &engine->plan);
-    if (!forced && engine->plan.device->dispatch_bytes > 0 && token_ns > PACE_BUDGET_NS) {
+    if (!p->exec)
+        snprintf(reason, sizeof(reason), "%s", engine->no_persistent);
+    else if (!forced && engine->plan.device->dispatch_bytes > 0 && token_ns > PACE_BUDGET_NS)
         snprintf(reason, sizeof(reason),
                  "a token takes about %llu ms here; one dispatch must end within %llu ms",
                  (unsigned long long)(token_ns / 1000000), PACE_BUDGET_NS / 1000000);
-        decide(r, c, ENGINE_DISPATCH, reason);
-        return DGL_OK;
-    }
-    enum dgl_status status = p->ops->check(p->exec, recipe, r->memory, reason, c->key);
+    else
+        status = p->ops->check(p->exec, recipe, r->memory, reason, c->key);
     if (status == DGL_ERR_UNSUPPORTED) {
         decide(r, c, ENGINE_DISPATCH, reason);
         return DGL_OK;
@@ -134,18 +136,10 @@ enum dgl_status executor_look(struct runner *r, struct recipe recipe)
         (now < record->time || now - record->time > ABORT_SECONDS))
         record->verdict = EXEC_FASTER;
     c->expected = forced || record->verdict == EXEC_FASTER;
-    if (forced)
-        put_reason(r, c, "asked for");
-    else if (record->verdict == EXEC_FASTER)
-        put_reason(r, c, NULL);
-    else if (record->verdict == EXEC_SLOWER)
-        decide(r, c, ENGINE_DISPATCH, NULL);
-    else if (record->verdict == EXEC_UNFIT)
-        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch failed its tests on this device");
-    else if (record->verdict == EXEC_ABORTED)
-        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up here");
+    if (c->expected || !record->verdict)
+        put_reason(r, c, forced ? "asked for" : reasons[record->verdict]);
     else
-        put_reason(r, c, "persistent dispatches have not been tried yet");
+        decide(r, c, ENGINE_DISPATCH, reasons[record->verdict]);
     return DGL_OK;
 }
 
@@ -431,17 +425,34 @@ done:
     return status;
 }
 
-enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32_t *max_steps)
+enum dgl_status executor_choose(const struct steps *q, bool decides, struct exec_run **run,
+                                int32_t *max_steps)
 {
     struct runner *r = q->runner;
     struct engine *engine = *r->engine;
-    const struct engine_choice *c = engine_choice(engine, q->recipe);
+    struct engine_choice *c = engine_choice(engine, q->recipe);
     enum dgl_status status = DGL_OK;
+    *max_steps = DGL_READBACK_INTERVAL_MAX;
+    *run = NULL;
     engine->last = c;
     if (!engine->decoded_ns)
         engine->decoded_ns = dgl_now_ns();
-    *max_steps = DGL_READBACK_INTERVAL_MAX;
-    *run = NULL;
+    if (r->profile) /* times operations, each a dispatch */
+        return DGL_OK;
+    if (decides) {
+        TRY(executor_prepare(r, q->recipe));
+        if (r->wait_executor || executor_is_due(q)) {
+            account_push(r->dev, ACCOUNT_TRIAL);
+            status = try_forms(q, c);
+            account_pop(r->dev);
+        }
+        TRY(status);
+        if (engine->wanted == DGL_EXECUTOR_PERSISTENT && q->rows == 1 &&
+            c->state == ENGINE_DISPATCH)
+            return dgl_fail(r->dev->log, DGL_ERR_UNSUPPORTED,
+                            "decoding by persistent dispatches was asked for, but cannot be: %s",
+                            c->reason);
+    }
     if (c->state != ENGINE_PERSISTENT)
         return DGL_OK;
     TRY(persistent_run(q, c->record.form, run));
@@ -451,33 +462,6 @@ enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32
             exec_cache_drop(&r->runs->persistent, formed(q->recipe, form));
     engine->persistent.ops->set_groups(*run, c->record.groups);
     *max_steps = pace_steps(c->record.persistent_ns, PACE_BUDGET_NS, DGL_READBACK_INTERVAL_MAX);
-done:
-    return status;
-}
-
-enum dgl_status executor_choose(const struct steps *q, struct exec_run **run, int32_t *max_steps)
-{
-    struct runner *r = q->runner;
-    struct engine *engine = *r->engine;
-    struct engine_choice *c = engine_choice(engine, q->recipe);
-    struct dgl_device *dev = r->dev;
-    enum dgl_status status = DGL_OK;
-    *max_steps = DGL_READBACK_INTERVAL_MAX;
-    *run = NULL;
-    if (r->profile) /* times operations, each a dispatch */
-        return DGL_OK;
-    TRY(executor_prepare(r, q->recipe));
-    if (r->wait_executor || executor_is_due(q)) {
-        account_push(dev, ACCOUNT_TRIAL);
-        status = try_forms(q, c);
-        account_pop(dev);
-    }
-    TRY(status);
-    if (engine->wanted == DGL_EXECUTOR_PERSISTENT && q->rows == 1 && c->state == ENGINE_DISPATCH)
-        return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "decoding by persistent dispatches was asked for, but cannot be: %s",
-                        c->reason);
-    TRY(executor_use(q, run, max_steps));
 done:
     return status;
 }
@@ -526,27 +510,22 @@ bool executor_is_aborted(const int32_t *ids, int32_t count)
     return false;
 }
 
-enum dgl_status executor_reset(const struct steps *q)
+enum dgl_status executor_recover(const struct steps *q, bool given_up)
 {
     struct runner *r = q->runner;
-    const struct engine_choice *c = engine_choice(*r->engine, q->recipe);
+    struct engine_choice *c = engine_choice(*r->engine, q->recipe);
     enum dgl_status status;
+    if (given_up) {
+        dgl_warn(r->dev->log,
+                 "%s: a persistent dispatch was given up: a work group waited for the others too "
+                 "long; its tokens are computed again by single dispatches",
+                 r->dev->info.renderer);
+        conclude(r, c, EXEC_ABORTED, ENGINE_DISPATCH,
+                 "a persistent dispatch had to be given up in this process");
+    }
     TRY(gl_finish(r->dev->gl));
     TRY(q->write(q->priv, false));
     TRY(clear_abort(r, formed(q->recipe, c->record.form)));
 done:
     return status;
-}
-
-enum dgl_status executor_recover(const struct steps *q)
-{
-    struct runner *r = q->runner;
-    struct engine_choice *c = engine_choice(*r->engine, q->recipe);
-    dgl_warn(r->dev->log,
-             "%s: a persistent dispatch was given up: a work group waited for the others too long; "
-             "its tokens are computed again by single dispatches",
-             r->dev->info.renderer);
-    conclude(r, c, EXEC_ABORTED, ENGINE_DISPATCH,
-             "a persistent dispatch had to be given up in this process");
-    return executor_reset(q);
 }

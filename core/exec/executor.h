@@ -30,13 +30,13 @@ enum dgl_status executor_look(struct runner *r, struct recipe recipe);
 enum dgl_status executor_prepare(struct runner *r, struct recipe recipe);
 /* Returns true if executor_choose() could now decide a question that was open before. */
 bool executor_is_due(const struct steps *q);
-/* Decides as far as possible now. The queue must be empty. A trial computes the tokens of the steps
- * and restores the state afterwards. *run is the persistent run, borrowed, or NULL if dispatches
- * decode. *max_steps limits one submit to about 100 ms. Returns DGL_ERR_UNSUPPORTED if the steps of
- * one sequence cannot use a forced executor. */
-enum dgl_status executor_choose(const struct steps *q, struct exec_run **run, int32_t *max_steps);
-/* Returns the run that was chosen before. The queue need not be empty. */
-enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32_t *max_steps);
+/* Returns the run of the executor in use. If `decides`, decides as far as possible before, and the
+ * queue must be empty: a trial computes the tokens of the steps and restores the state afterwards.
+ * *run is the persistent run, borrowed, or NULL if dispatches decode. *max_steps limits one submit
+ * to about 100 ms. Returns DGL_ERR_UNSUPPORTED if the steps of one sequence cannot use a forced
+ * executor. */
+enum dgl_status executor_choose(const struct steps *q, bool decides, struct exec_run **run,
+                                int32_t *max_steps);
 /* Returns the run of a persistent dispatch that evaluates the next `tokens` of a prompt, one per
  * step. Returns NULL if one pass over these tokens is expected to be faster. Also returns NULL if
  * the dispatch was not compiled for decoding before, because it is never compiled for a prompt.
@@ -44,10 +44,9 @@ enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32
 struct exec_run *executor_reader(struct runner *r, struct recipe recipe, int32_t tokens);
 /* Returns true if one of the ids is the mark of an aborted dispatch. */
 bool executor_is_aborted(const int32_t *ids, int32_t count);
-/* Call after a persistent dispatch that may have been aborted. Waits, and writes the state of the
- * steps again. The results of all queued work are invalid. */
-enum dgl_status executor_reset(const struct steps *q);
-/* Like executor_reset(), after an aborted dispatch. Dispatches decode from now on. */
-enum dgl_status executor_recover(const struct steps *q);
+/* Call after a persistent dispatch that was given up, or may have been: `given_up` is false. Waits,
+ * and writes the state of the steps again. The results of all queued work are invalid. If it was
+ * given up, dispatches decode from now on. */
+enum dgl_status executor_recover(const struct steps *q, bool given_up);
 
 #endif

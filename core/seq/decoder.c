@@ -531,8 +531,7 @@ static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
     if (plan_steps(d, &steps, &draws)) {
         const bool decides = d->count == 0 && !(d->slots == 1 && d->slot[0].g->given_up) &&
                              (!d->run || executor_is_due(&steps));
-        TRY(decides ? executor_choose(&steps, &out->run[0], &out->max_steps)
-                    : executor_use(&steps, &out->run[0], &out->max_steps));
+        TRY(executor_choose(&steps, decides, &out->run[0], &out->max_steps));
         d->choice = engine_choice(*r->engine, steps.recipe);
         if (out->run[0])
             out->persistent = steps.recipe;
@@ -620,7 +619,7 @@ enum dgl_status decoder_recover(struct decoder *d, struct recipe recipe, bool gi
     decoder_drop(d);
     if (d->slots == 1)
         d->slot[0].g->given_up = true;
-    return given_up ? executor_recover(&steps) : executor_reset(&steps);
+    return executor_recover(&steps, given_up);
 }
 
 enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32_t *count)

@@ -1,28 +1,7 @@
 /* One sequence of tokens: its ids, and its pages of the KV cache. */
 #include "core/seq/sequence.h"
 
-#include <stdlib.h>
-
-#include "core/base/log.h"
-#include "core/base/mem.h"
 #include "core/plan/plan.h"
-
-enum dgl_status sequence_init(struct sequence *seq, const struct dgl_log *log, struct kv_cache *kv,
-                              int32_t vocab)
-{
-    seq->kv = kv;
-    seq->adjust.vocab = (uint32_t)vocab;
-    seq->ids = dgl_new_array(int32_t, (size_t)seq->context + 1);
-    if (!seq->ids)
-        return dgl_fail_memory(log, "session", (uint64_t)seq->context * 4);
-    return seq->pooled ? adjust_reserve(&seq->adjust, log) : DGL_OK;
-}
-
-void sequence_finish(struct sequence *seq)
-{
-    adjust_finish(&seq->adjust);
-    free(seq->ids);
-}
 
 uint32_t sequence_pages(const struct sequence *seq, int32_t tokens)
 {

@@ -17,11 +17,6 @@ struct sequence {
     struct adjust adjust;
 };
 
-/* Initializes an empty sequence without pages. The caller has set context, share_prefix and pooled,
- * and calls sequence_finish(), also on failure. */
-enum dgl_status sequence_init(struct sequence *seq, const struct dgl_log *log, struct kv_cache *kv,
-                              int32_t vocab);
-void sequence_finish(struct sequence *seq);
 /* Returns the number of KV pages for `tokens` positions, or for the context if that is less. */
 uint32_t sequence_pages(const struct sequence *seq, int32_t tokens);
 /* Returns true if reserving `tokens` positions moves the KV cache. */

@@ -68,58 +68,26 @@ static const struct model_user_ops session_ops = {drop_memory, make_memory, rest
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Initializes and allocates a session that is zeroed except for its model. On failure, call
- * session_destroy(). The caller must have entered the device. */
-static enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p,
-                                    struct runner_runs *shared)
-{
-    struct dgl_model *m = s->model;
-    const struct plan *plan = &m->shard->engine->plan;
-    const int32_t context = p->context ? p->context : m->info.context;
-    const int32_t ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
-    enum dgl_status status;
-    s->seq.context = s->state.context = context;
-    s->seq.share_prefix = p->share_prefix;
-    s->seq.pooled = shared != NULL;
-    s->state.slots = 1;
-    s->state.ubatch = ubatch < context ? ubatch : context;
-    s->auto_ubatch = p->chunk == 0;
-    TRY(pass_state_init(&s->state, m, &session_ops, shared));
-    s->state.runner.progress_cb = p->progress_cb;
-    s->state.runner.progress_priv = p->progress_priv;
-    TRY(sequence_init(&s->seq, m->log, &m->shard->kv, m->info.vocab));
-    /* Attention reads all keys of a layer in one dispatch, which cannot be split. */
-    const uint64_t most = plan->device->dispatch_bytes, held = plan_kv_layer_bytes(plan, context);
-    if (most > 0 && held > most)
-        dgl_info(m->log,
-                 "a dispatch of attention may take longer than %d ms after %.0f tokens: limit the "
-                 "context with -c",
-                 (int)(PACE_BUDGET_NS / 1000000), (double)context * (double)most / (double)held);
-    if (!shared)
-        TRY(shard_check_session_fits(m->shard, context, s->state.ubatch));
-    TRY(make_memory(&s->state.user));
-    TRY(executor_look(&s->state.runner, recipe_decode(SAMPLE_GREEDY, 0, true)));
-done:
-    return status;
-}
-
 enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *p,
                                struct runner_runs *shared, struct dgl_session **out)
 {
     struct dgl_device *dev = m->shard->dev;
-    struct gl_saved saved = {0};
+    const struct plan *plan = &m->shard->engine->plan;
     const char *chunk_name = p->chunk_name ? p->chunk_name : "session chunk";
+    const int32_t context = p->context ? p->context : m->info.context;
+    const int32_t ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
+    const int32_t most = plan_most_rows(plan);
+    struct gl_saved saved = {0};
+    struct dgl_session *s = NULL;
     if (p->context < 0 || p->context > m->info.context)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "session context %d: the model was loaded for 1 to %d, 0 takes all of them",
                         p->context, m->info.context);
-    int32_t most = plan_most_rows(&m->shard->engine->plan);
     if (p->chunk < 0 || p->chunk > most)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "%s %d: %s takes 1 to %d tokens per pass; without it one is chosen",
                         chunk_name, p->chunk, dev->info.renderer, most);
     /* A pass is never longer than the context. */
-    int32_t context = p->context ? p->context : m->info.context;
     if (p->chunk > DGL_STEP_ROWS && context > DGL_STEP_ROWS)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "%s %d: a pass takes at most %d tokens; without it one is chosen",
@@ -127,17 +95,41 @@ enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_par
     enum dgl_status status = model_enter(m, &saved);
     if (status != DGL_OK)
         return status;
-    struct dgl_session *s = dgl_new(struct dgl_session);
-    if (s) {
-        s->model = m;
-        status = session_init(s, p, shared);
-        if (status == DGL_OK)
-            *out = s;
-        else
-            session_destroy(s);
-    } else {
-        status = dgl_fail_memory(dev->log, "session", sizeof(*s));
-    }
+    s = dgl_new(struct dgl_session);
+    TRY(s ? DGL_OK : dgl_fail_memory(dev->log, "session", sizeof(*s)));
+    s->model = m;
+    s->seq = (struct sequence){.context = context,
+                               .share_prefix = p->share_prefix,
+                               .pooled = shared != NULL,
+                               .kv = &m->shard->kv,
+                               .adjust.vocab = (uint32_t)m->info.vocab};
+    s->state.context = context;
+    s->state.slots = 1;
+    s->state.ubatch = ubatch < context ? ubatch : context;
+    s->auto_ubatch = p->chunk == 0;
+    TRY(pass_state_init(&s->state, m, &session_ops, shared));
+    s->state.runner.progress_cb = p->progress_cb;
+    s->state.runner.progress_priv = p->progress_priv;
+    s->seq.ids = dgl_new_array(int32_t, (size_t)context + 1);
+    TRY(s->seq.ids ? DGL_OK : dgl_fail_memory(dev->log, "session", (uint64_t)context * 4));
+    if (shared)
+        TRY(adjust_reserve(&s->seq.adjust, dev->log));
+    /* Attention reads all keys of a layer in one dispatch, which cannot be split. */
+    const uint64_t limit = plan->device->dispatch_bytes, held = plan_kv_layer_bytes(plan, context);
+    if (limit > 0 && held > limit)
+        dgl_info(dev->log,
+                 "a dispatch of attention may take longer than %d ms after %.0f tokens: limit the "
+                 "context with -c",
+                 (int)(PACE_BUDGET_NS / 1000000), (double)context * (double)limit / (double)held);
+    if (!shared)
+        TRY(shard_check_session_fits(m->shard, context, s->state.ubatch));
+    TRY(make_memory(&s->state.user));
+    TRY(executor_look(&s->state.runner, recipe_decode(SAMPLE_GREEDY, 0, true)));
+    *out = s;
+    s = NULL;
+done:
+    if (s)
+        session_destroy(s);
     device_leave(dev, &saved);
     return status;
 }
@@ -170,7 +162,8 @@ void session_destroy(struct dgl_session *s)
     decoder_drop(&s->own);
     drop_memory(&s->state.user);
     pass_state_finish(&s->state);
-    sequence_finish(&s->seq);
+    adjust_finish(&s->seq.adjust);
+    free(s->seq.ids);
     free(s);
 }
 

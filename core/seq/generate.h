@@ -4,7 +4,7 @@
 #define DGL_CORE_GENERATE_H
 
 #include "core/seq/decoder.h"
-#include "core/seq/prefill.h"
+#include "core/seq/score.h"
 #include "core/text/text_stream.h"
 
 struct generation {

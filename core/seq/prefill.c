@@ -171,26 +171,6 @@ int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
     return s->state.ubatch;
 }
 
-enum dgl_status session_eval(struct dgl_session *s, int32_t count)
-{
-    enum dgl_status status;
-    assert(s->seq.len < count);
-    TRY(session_expect(s, count));
-    const int32_t rows = session_eval_rows(s, count - s->seq.len);
-    TRY(pass_state_compile(
-        &s->state, shapes_add(session_body_shapes(s, count - s->seq.len, rows), PASS_HEAD)));
-    while (s->seq.len < count) {
-        const int32_t left = count - s->seq.len;
-        const int32_t tokens = session_pass_tokens(s, left, rows, false);
-        TRY(session_is_cancelled(s) ? DGL_ERR_CANCELLED
-                                    : session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0));
-        if (tokens < left && rows > 1)
-            TRY(gl_flush(session_dev(s)->gl));
-    }
-done:
-    return status;
-}
-
 /* ---- ids ------------------------------------------------------------------------------------- */
 
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,

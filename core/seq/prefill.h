@@ -34,10 +34,6 @@ struct prompt {
                       .no_parse_special = (p)->no_parse_special})
 enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct prompt *prompt,
                                    struct token_ids *ids);
-/* Evaluates ids[len .. count), which the caller has stored in ids; count <= context. LOGITS is
- * then that of the last token. If cancelled between passes, returns DGL_ERR_CANCELLED without a
- * message, and keeps the tokens evaluated so far. The last pass is queued, but not flushed. */
-enum dgl_status session_eval(struct dgl_session *s, int32_t count);
 /* Queues one pass over the next `tokens` of ids. `flags` (enum row_flag) selects the results. If
  * s->trace is set, runs the pass block by block instead, and waits. */
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);

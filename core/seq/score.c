@@ -2,6 +2,7 @@
  * dgl_session_eval(), dgl_logits(), dgl_embed() and dgl_perplexity(). */
 #include "core/seq/score.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ enum dgl_status session_eval_results(struct dgl_session *s, int32_t first, int32
     const size_t vocab = (size_t)s->model->info.vocab, width = (size_t)s->model->info.hidden;
     const bool score = out->logits && count - first > 1;
     enum dgl_status status = DGL_OK;
-    int32_t most = s->state.ubatch;
+    int32_t most = out->most ? out->most : s->state.ubatch;
     if (score)
         TRY(session_begin_scoring(s, &most));
     TRY(pass_state_compile(&s->state, result_shapes(s, s->seq.len, first, count, out, most)));
@@ -69,7 +70,7 @@ enum dgl_status session_eval_results(struct dgl_session *s, int32_t first, int32
         else if (start + rows == count && (out->logits || !out->hidden))
             flags |= ROW_LOGITS;
         TRY(session_is_cancelled(s) ? DGL_ERR_CANCELLED : session_pass(s, rows, flags));
-        if (flags == 0 || (flags == ROW_LOGITS && !out->logits))
+        if (flags == 0 && most > 1)
             TRY(gl_flush(gl));
         const size_t row = out->use ? 0 : (size_t)(start + skip - first);
         const size_t num = (size_t)(rows - skip);
@@ -84,6 +85,17 @@ enum dgl_status session_eval_results(struct dgl_session *s, int32_t first, int32
         if (out->use && wanted)
             TRY(out->use(out->priv, start + skip, rows - skip));
     }
+done:
+    return status;
+}
+
+enum dgl_status session_eval(struct dgl_session *s, int32_t count)
+{
+    enum dgl_status status;
+    assert(s->seq.len < count);
+    TRY(session_expect(s, count));
+    const int32_t most = session_eval_rows(s, count - s->seq.len);
+    TRY(session_eval_results(s, count - 1, count, &(struct row_results){.most = most}));
 done:
     return status;
 }
@@ -115,9 +127,11 @@ enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_para
         memcpy(s->seq.ids + held, p->ids, p->num_ids * sizeof(*p->ids));
         TRY(session_expect(s, (int32_t)count));
     }
-    status = session_eval_results(s, (int32_t)(p->all && p->num_ids > 0 ? held : count - 1),
-                                  (int32_t)count,
-                                  &(struct row_results){.logits = logits, .hidden = hidden});
+    TRY(session_eval_results(s, (int32_t)(p->all && p->num_ids > 0 ? held : count - 1),
+                             (int32_t)count,
+                             &(struct row_results){.logits = logits, .hidden = hidden}));
+    if (!logits && !hidden)
+        TRY(gl_flush(session_dev(s)->gl));
 done:
     return status;
 }

@@ -23,8 +23,14 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
  * session_check_ids(). */
 enum dgl_status session_load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                  const char *name);
+/* Evaluates ids[len .. count), which the caller has stored in ids; count <= context. LOGITS is
+ * then that of the last token. If cancelled between passes, returns DGL_ERR_CANCELLED without a
+ * message, and keeps the tokens evaluated so far. The last pass is queued, but not flushed. */
+enum dgl_status session_eval(struct dgl_session *s, int32_t count);
+
 /* Results of evaluated tokens, one row each. Either array may be NULL. */
 struct row_results {
+    int32_t most;           /* maximum rows of a pass; 0 means `ubatch` */
     float *logits, *hidden; /* [rows, vocab] and [rows, hidden] */
     /* If it is not NULL, each pass writes its rows to the start of the arrays, and this function
      * uses them. The first one is that of position `pos`. */

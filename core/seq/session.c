@@ -9,7 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/exec/executor.h"
-#include "core/seq/prefill.h"
+#include "core/seq/score.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 

@@ -3,18 +3,11 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/bytes.h"
 #include "core/base/mem.h"
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
 
 void adjust_finish(struct adjust *a)
 {
@@ -23,7 +16,7 @@ void adjust_finish(struct adjust *a)
     *a = (struct adjust){0};
 }
 
-/* ---- head: biases, penalties, costs of repeats ----------------------------------------------- */
+/* ---- biases ---------------------------------------------------------------------------------- */
 
 /* Several biases of one id are added. */
 static enum dgl_status fill_biases(uint32_t *head, const struct dgl_log *log, uint32_t vocab,
@@ -47,27 +40,10 @@ static enum dgl_status fill_biases(uint32_t *head, const struct dgl_log *log, ui
             count++;
         }
         head[ADJUST_BIASES + 2 * at] = (uint32_t)b->id;
-        head[ADJUST_BIASES + 2 * at + 1] = bits_of(sum);
+        head[ADJUST_BIASES + 2 * at + 1] = dgl_f32_bits(sum);
     }
     head[ADJUST_NUM_BIASES] = count;
     return DGL_OK;
-}
-
-/* The table ends before a cost exceeds FLT_MAX, or at its maximum length. Longer repeats cost as
- * much as the last entry. */
-static void fill_dry(uint32_t *head, const struct dgl_sampling *s)
-{
-    double base = s->dry_base > 0 ? (double)s->dry_base : 1.75;
-    uint32_t lengths = 0;
-    for (; lengths < ADJUST_MAX_DRY_LENGTHS; lengths++) {
-        double cost = (double)s->dry_multiplier * pow(base, lengths);
-        if (cost > FLT_MAX)
-            break;
-        head[ADJUST_DRY + lengths] = bits_of((float)cost);
-    }
-    head[ADJUST_DRY_LENGTHS] = lengths;
-    head[ADJUST_DRY_ALLOWED] = s->dry_allowed_length > 0 ? (uint32_t)s->dry_allowed_length : 2;
-    head[ADJUST_DRY_LAST_N] = (uint32_t)s->dry_penalty_last_n; /* -1: beyond any context */
 }
 
 /* ---- sequence breakers ----------------------------------------------------------------------- */
@@ -110,25 +86,8 @@ done:
     return status;
 }
 
-/* Finds the breaker inside a token's text, or a beginning of the breaker at the end of that
- * text. */
-static enum dgl_status match_token(struct adjust *a, const struct dgl_log *log,
-                                   const struct dgl_tokenizer *tok, int32_t id, struct dgl_str text,
-                                   struct dgl_str breaker)
-{
-    enum dgl_status status = DGL_OK;
-    if (memmem(text.p, text.len, breaker.p, breaker.len)) {
-        mark(a->words, id, 1);
-        return DGL_OK;
-    }
-    size_t most = text.len < breaker.len ? text.len : breaker.len - 1;
-    for (size_t n = 1; n <= most && status == DGL_OK; n++)
-        if (memcmp(text.p + text.len - n, breaker.p, n) == 0)
-            status =
-                add_sequence(a, log, tok, id, (struct dgl_str){breaker.p + n, breaker.len - n});
-    return status;
-}
-
+/* Finds the breakers inside the text of each token, and the beginnings of breakers at the end of
+ * that text. */
 static enum dgl_status match_vocabulary(struct adjust *a, const struct dgl_log *log,
                                         const struct dgl_tokenizer *tok,
                                         const char *const *breakers, size_t count)
@@ -143,9 +102,17 @@ static enum dgl_status match_vocabulary(struct adjust *a, const struct dgl_log *
         TRY(detokenizer_push(detok, id, &text));
         TRY(detokenizer_flush(detok, &text));
         TRY(text.failed ? dgl_fail_memory(log, "text of a token", text.len) : DGL_OK);
-        for (size_t i = 0; i < count && text.len; i++)
-            TRY(match_token(a, log, tok, id, (struct dgl_str){text.p, text.len},
-                            dgl_str_of(breakers[i])));
+        for (size_t i = 0; i < count && text.len; i++) {
+            const char *breaker = breakers[i];
+            const size_t len = strlen(breaker), most = text.len < len ? text.len : len - 1;
+            if (memmem(text.p, text.len, breaker, len)) {
+                mark(a->words, id, 1);
+                continue;
+            }
+            for (size_t n = 1; n <= most; n++)
+                if (memcmp(text.p + text.len - n, breaker, n) == 0)
+                    TRY(add_sequence(a, log, tok, id, (struct dgl_str){breaker + n, len - n}));
+        }
     }
 done:
     detokenizer_destroy(&detok);
@@ -173,17 +140,14 @@ static struct breaker_list breakers_of(const struct dgl_tokenizer *tok,
 /* Returns true if the words were made from these breakers. */
 static bool holds(const struct adjust *a, struct breaker_list list)
 {
-    struct dgl_str left = {a->breakers.p, a->breakers.len};
+    size_t at = 0;
     for (size_t i = 0; i < list.count; i++) {
-        const size_t len = strlen(list.texts[i]);
-        char head[24];
-        const size_t used = (size_t)snprintf(head, sizeof(head), "%zu:", len);
-        if (left.len < used + len || memcmp(left.p, head, used) != 0 ||
-            memcmp(left.p + used, list.texts[i], len) != 0)
+        const size_t len = strlen(list.texts[i]) + 1;
+        if (a->breakers.len - at < len || memcmp(a->breakers.p + at, list.texts[i], len) != 0)
             return false;
-        left = (struct dgl_str){left.p + used + len, left.len - used - len};
+        at += len;
     }
-    return dgl_str_eq(left, ".");
+    return a->breakers.len == at + 1;
 }
 
 static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log,
@@ -198,8 +162,8 @@ static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log
         return DGL_OK;
     a->breakers.len = 0;
     for (size_t i = 0; i < list.count; i++)
-        dgl_buf_printf(&a->breakers, "%zu:%s", strlen(list.texts[i]), list.texts[i]);
-    dgl_buf_puts(&a->breakers, ".");
+        dgl_buf_append(&a->breakers, list.texts[i], strlen(list.texts[i]) + 1);
+    dgl_buf_append(&a->breakers, "", 1);
     if (a->breakers.failed) {
         const size_t len = a->breakers.len;
         dgl_buf_finish(&a->breakers);
@@ -222,10 +186,6 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
         return;
     a->breakers.len = 0;
     dgl_buf_append(&a->breakers, from->breakers.p, from->breakers.len);
-    if (a->breakers.failed) { /* adjust_fill() makes new ones */
-        dgl_buf_finish(&a->breakers);
-        return;
-    }
     const size_t words = oplist_adjust_words(a->vocab);
     a->words[ADJUST_SEQUENCE_WORDS] = from->words[ADJUST_SEQUENCE_WORDS];
     memcpy(a->words + ADJUST_MARKS, from->words + ADJUST_MARKS,
@@ -259,11 +219,22 @@ enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
     TRY(adjust_reserve(a, log));
     TRY(fill_biases(head, log, a->vocab, s));
     if (sampling_has_dry(s)) {
+        const double base = s->dry_base > 0 ? (double)s->dry_base : 1.75;
+        double cost = s->dry_multiplier;
+        uint32_t lengths = 0;
         TRY(fill_breakers(a, log, tok, s));
-        fill_dry(head, s);
+        /* The table ends before a cost exceeds FLT_MAX, or at its maximum length. Longer repeats
+         * cost as much as the last entry. */
+        for (; lengths < ADJUST_MAX_DRY_LENGTHS && cost <= FLT_MAX; lengths++) {
+            head[ADJUST_DRY + lengths] = dgl_f32_bits((float)cost);
+            cost = (double)s->dry_multiplier * pow(base, lengths + 1);
+        }
+        head[ADJUST_DRY_LENGTHS] = lengths;
+        head[ADJUST_DRY_ALLOWED] = s->dry_allowed_length > 0 ? (uint32_t)s->dry_allowed_length : 2;
+        head[ADJUST_DRY_LAST_N] = (uint32_t)s->dry_penalty_last_n; /* -1: beyond any context */
     }
-    head[ADJUST_PRESENCE] = bits_of(s->presence_penalty);
-    head[ADJUST_FREQUENCY] = bits_of(s->frequency_penalty);
+    head[ADJUST_PRESENCE] = dgl_f32_bits(s->presence_penalty);
+    head[ADJUST_FREQUENCY] = dgl_f32_bits(s->frequency_penalty);
     head[ADJUST_SEQUENCE_WORDS] = a->words[ADJUST_SEQUENCE_WORDS];
     a->head_dirty = a->head_dirty || memcmp(a->words, head, sizeof(head)) != 0;
     memcpy(a->words, head, sizeof(head));

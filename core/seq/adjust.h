@@ -12,7 +12,7 @@
 struct adjust {
     uint32_t vocab;
     uint32_t *words;         /* [oplist_adjust_words(vocab)]; NULL before the first use */
-    struct dgl_buf breakers; /* of the marks and sequences, each with its length; may be empty */
+    struct dgl_buf breakers; /* of the marks and sequences, each with its NUL, then another NUL */
     bool head_dirty,
         breakers_dirty; /* to be written: the words before ADJUST_MARKS; the words from there on */
 };

@@ -134,21 +134,6 @@ static size_t half_again(size_t tokens)
     return tokens + tokens / 2;
 }
 
-/* Returns the expected positions of a request at its end. */
-static int32_t expected_tokens(const struct batch_request *r)
-{
-    const int32_t most = most_tokens(r), prompt = (int32_t)r->result.num_prompt_ids;
-    const int32_t written = (int32_t)r->result.num_tokens;
-    int32_t answer = (int32_t)r->batch->answer_tokens;
-    if (r->how.ignore_eos && r->how.num_stop == 0)
-        return most;
-    if (answer < (int32_t)half_again((size_t)written))
-        answer = (int32_t)half_again((size_t)written);
-    if (answer < written + DGL_KV_PAGE)
-        answer = written + DGL_KV_PAGE;
-    return prompt < most - answer ? prompt + answer : most;
-}
-
 void batch_pages_learn(const struct batch_request *r)
 {
     float *lately = &r->batch->answer_tokens;
@@ -162,21 +147,29 @@ void batch_pages_learn(const struct batch_request *r)
 
 /* Pages of a request in the steps ahead. */
 struct stay {
-    int32_t tokens, expected;
-    int32_t end;    /* steps until it ends; each adds a token */
-    uint32_t taken; /* pages counted already, for this request or those that share them */
-    uint32_t own;   /* of these, pages that no other request shares */
+    int32_t tokens, expected; /* positions now, and at its end */
+    int32_t end;              /* steps until it ends; each adds a token */
+    uint32_t taken;           /* pages counted already, for this request or those that share them */
+    uint32_t own;             /* of these, pages that no other request shares */
 };
 
 static struct stay stay_of(const struct batch_request *r)
 {
     const struct kv_cache *kv = &r->batch->model->shard->kv;
-    struct stay stay = {.tokens = batch_request_tokens(r), .expected = expected_tokens(r)};
+    const int32_t most = most_tokens(r), prompt = (int32_t)r->result.num_prompt_ids;
+    const int32_t written = (int32_t)r->result.num_tokens;
+    int32_t answer = (int32_t)r->batch->answer_tokens;
+    struct stay stay = {.tokens = prompt + written, .expected = most};
+    if (answer < (int32_t)half_again((size_t)written))
+        answer = (int32_t)half_again((size_t)written);
+    if (answer < written + DGL_KV_PAGE)
+        answer = written + DGL_KV_PAGE;
+    if (!(r->how.ignore_eos && r->how.num_stop == 0) && prompt < most - answer)
+        stay.expected = prompt + answer;
     stay.end = stay.expected - stay.tokens + DECODER_BURSTS * DECODER_MAX_STEPS;
     if (!r->lane) {
         /* Pages that the request will share are free of cost while another request holds them. */
-        stay.taken = kv_prefix_held(kv, kv->root, r->result.prompt_ids,
-                                    (int32_t)r->result.num_prompt_ids - 1);
+        stay.taken = kv_prefix_held(kv, kv->root, r->result.prompt_ids, prompt - 1);
         return stay;
     }
     const struct kv_pages *pages = &r->lane->session->seq.pages;
@@ -184,22 +177,6 @@ static struct stay stay_of(const struct batch_request *r)
     for (uint32_t i = 0; i < pages->count; i++)
         stay.own += kv_cache_is_own(kv, pages, i);
     return stay;
-}
-
-/* Returns the additional pages needed `steps` steps ahead. */
-static int64_t pages_ahead(const struct stay *stay, int32_t count, int32_t steps)
-{
-    int64_t pages = 0;
-    for (int32_t i = 0; i < count; i++) {
-        const struct stay *s = &stay[i];
-        const int32_t left = s->expected > s->tokens ? s->expected - s->tokens : 0;
-        const uint32_t wanted = plan_kv_pages(s->tokens + (left < steps ? left : steps));
-        if (s->end < steps)
-            pages -= s->own;
-        else
-            pages += wanted > s->taken ? wanted - s->taken : 0;
-    }
-    return pages;
 }
 
 bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r)
@@ -217,9 +194,20 @@ bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r)
     stay[count++] = stay_of(r);
     /* The demand grows until a request ends. So it is enough to check the step at which each one
      * ends. */
-    for (int32_t i = 0; i < count; i++)
-        if (pages_ahead(stay, count, stay[i].end) > free)
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t steps = stay[i].end;
+        int64_t pages = 0; /* additional ones, so many steps ahead */
+        for (const struct stay *s = stay; s < stay + count; s++) {
+            const int32_t left = s->expected > s->tokens ? s->expected - s->tokens : 0;
+            const uint32_t wanted = plan_kv_pages(s->tokens + (left < steps ? left : steps));
+            if (s->end < steps)
+                pages -= s->own;
+            else
+                pages += wanted > s->taken ? wanted - s->taken : 0;
+        }
+        if (pages > free)
             return false;
+    }
     return true;
 }
 
@@ -255,30 +243,25 @@ void batch_pages_leave(struct batch_request *r)
     b->info.running--;
 }
 
-/* Raises the expected answer length from the running answers, after pages have run out. Answers
- * that have ended do not show that the running ones are longer. */
-static void expect_more(struct dgl_batch *b)
+/* Lets a request wait after pages have run out. */
+static void preempt(struct batch_request *r)
 {
+    struct dgl_batch *b = r->batch;
     size_t tokens = 0, writers = 0;
+    dgl_debug(b->model->log,
+              "request %llu gives %u pages back at %d tokens and waits: %u of %u are taken",
+              (unsigned long long)r->id, r->lane->session->seq.pages.count, batch_request_tokens(r),
+              kv_cache_pool_used(&b->model->shard->kv), b->model->shard->kv.pool_pages);
+    /* Answers that have ended do not show that the running ones are longer. */
     for (int32_t i = 0; i < b->info.sequences; i++) {
-        const struct batch_request *r = b->lanes[i].request;
-        if (r && r->result.num_tokens > 0) {
-            tokens += half_again(r->result.num_tokens);
+        const struct batch_request *other = b->lanes[i].request;
+        if (other && other->result.num_tokens > 0) {
+            tokens += half_again(other->result.num_tokens);
             writers++;
         }
     }
     if (writers > 0 && (float)(tokens / writers) > b->answer_tokens)
         b->answer_tokens = (float)(tokens / writers);
-}
-
-static void preempt(struct batch_request *r)
-{
-    struct dgl_batch *b = r->batch;
-    dgl_debug(b->model->log,
-              "request %llu gives %u pages back at %d tokens and waits: %u of %u are taken",
-              (unsigned long long)r->id, r->lane->session->seq.pages.count, batch_request_tokens(r),
-              kv_cache_pool_used(&b->model->shard->kv), b->model->shard->kv.pool_pages);
-    expect_more(b);
     batch_pages_leave(r);
     b->info.waiting++;
     b->info.preempted++;

@@ -208,40 +208,12 @@ void decoder_leave(struct generation *g)
 
 /* ---- the page table -------------------------------------------------------------------------- */
 
-/* Lays out the page table again: each member gets entries for its pages, and some more. */
-static enum dgl_status lay_out_pages(struct decoder *d)
-{
-    uint32_t wanted = 0, next = 0;
-    enum dgl_status status = DGL_OK;
-    for (int32_t i = 0; i < d->slots; i++)
-        if (d->slot[i].g)
-            wanted += (d->slot[i].g->s->seq.pages.count + 1) & ~1u;
-    const uint32_t entries = d->state->model->shard->kv.entries;
-    assert(wanted <= entries);
-    const uint32_t more = (entries - wanted) / (uint32_t)d->members & ~1u;
-    for (int32_t i = 0; i < d->slots; i++) {
-        struct decoder_slot *slot = &d->slot[i];
-        if (!slot->g)
-            continue;
-        struct kv_pages *pages = &slot->g->s->seq.pages;
-        slot->kv_first = next;
-        slot->kv_room = ((pages->count + 1) & ~1u) + (more < 16 ? more : 16);
-        pages->num_known = 0;
-        next += slot->kv_room;
-        TRY(pass_state_write(d->state, BUF_STEP, 0,
-                             offsetof(struct dgl_step_table, seq) +
-                                 (uint64_t)i * sizeof(struct dgl_step) +
-                                 offsetof(struct dgl_step, kv_first),
-                             &slot->kv_first, 4));
-    }
-done:
-    return status;
-}
-
 /* Reserves pages for the next steps of all members, and writes the page table. */
 static enum dgl_status reserve(void *priv, int32_t steps)
 {
     struct decoder *d = priv;
+    const uint32_t entries = d->state->model->shard->kv.entries;
+    uint32_t wanted = 0, next = 0;
     enum dgl_status status = DGL_OK;
     bool fits = true;
     for (int32_t i = 0; i < d->slots; i++) {
@@ -251,13 +223,29 @@ static enum dgl_status reserve(void *priv, int32_t steps)
         const int32_t end = slot->g->s->seq.len + d->steps + steps, limit = limit_of(slot->g);
         TRY(sequence_reserve(&slot->g->s->seq, end < limit || d->slots == 1 ? end : limit));
         fits = fits && (d->slots == 1 || slot->g->s->seq.pages.count <= slot->kv_room);
+        wanted += (slot->g->s->seq.pages.count + 1) & ~1u;
     }
     TRY(pass_state_follow(d->state));
-    if (!fits)
-        TRY(lay_out_pages(d));
-    for (int32_t i = 0; i < d->slots; i++)
-        if (d->slot[i].g)
-            TRY(pass_state_write_pages(d->state, d->slot[i].kv_first, &d->slot[i].g->s->seq.pages));
+    assert(fits || wanted <= entries);
+    for (int32_t i = 0; i < d->slots; i++) {
+        struct decoder_slot *slot = &d->slot[i];
+        if (!slot->g)
+            continue;
+        struct kv_pages *pages = &slot->g->s->seq.pages;
+        if (!fits) { /* each member gets entries for its pages, and some more */
+            const uint32_t more = (entries - wanted) / (uint32_t)d->members & ~1u;
+            slot->kv_first = next;
+            slot->kv_room = ((pages->count + 1) & ~1u) + (more < 16 ? more : 16);
+            pages->num_known = 0;
+            next += slot->kv_room;
+            TRY(pass_state_write(d->state, BUF_STEP, 0,
+                                 offsetof(struct dgl_step_table, seq) +
+                                     (uint64_t)i * sizeof(struct dgl_step) +
+                                     offsetof(struct dgl_step, kv_first),
+                                 &slot->kv_first, 4));
+        }
+        TRY(pass_state_write_pages(d->state, slot->kv_first, pages));
+    }
 done:
     return status;
 }
@@ -269,17 +257,6 @@ done:
 #define EARLY_NS 150000ull
 /* Longest sleep between two checks for cancellation. */
 #define SLEEP_NS 10000000ull
-
-/* Sleeps until shortly before the expected end of a burst. The waits of some drivers keep a
- * processor busy: NVIDIA's spins until the fence is reached. */
-static void sleep_until_nearly_done(const struct decoder *d, uint64_t done_ns)
-{
-    for (uint64_t now = dgl_now_ns();
-         now + EARLY_NS < done_ns && !runner_is_cancelled(&d->state->runner); now = dgl_now_ns()) {
-        uint64_t left = done_ns - EARLY_NS - now;
-        nanosleep(&(struct timespec){.tv_nsec = (long)(left < SLEEP_NS ? left : SLEEP_NS)}, NULL);
-    }
-}
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
@@ -368,14 +345,8 @@ static struct recipe body_of(const struct decoder *d, int32_t rows)
 /* Describes the steps of `rows` members to the executor. */
 static struct steps steps_of(struct decoder *d, struct recipe recipe, int32_t rows)
 {
-    return (struct steps){.runner = &d->state->runner,
-                          .recipe = recipe,
-                          .rows = rows,
-                          .priv = d,
-                          .has_room = has_room,
-                          .reserve = reserve,
-                          .write = write_members,
-                          .read = read_rows};
+    return (struct steps){&d->state->runner, recipe,  rows,          d,
+                          has_room,          reserve, write_members, read_rows};
 }
 
 /* Sets *out to the next steps as one recipe, and *draws to the shapes that sample their tokens.
@@ -433,17 +404,6 @@ bool decoder_can_push(struct decoder *d)
         }
     }
     return !moves && d->count < (is_single(d) ? 1 : DECODER_BURSTS);
-}
-
-/* Writes the rows of the next pass: the members with steps left. */
-static enum dgl_status write_rows(struct decoder *d)
-{
-    struct pass_state *st = d->state;
-    st->num_rows = 0;
-    for (int32_t i = 0; i < d->slots; i++)
-        if (steps_left(d, &d->slot[i]) > 0)
-            st->rows[st->num_rows++] = (struct pass_row){.seq = (uint32_t)i};
-    return pass_state_set_rows(st, st->rows, st->num_rows);
 }
 
 /* Returns the shapes of passes over `least` or more members, except those that sample. Compiling
@@ -566,7 +526,7 @@ enum dgl_status decoder_push(struct decoder *d)
 {
     struct runner *r = &d->state->runner;
     struct burst *burst = &d->burst[d->count];
-    const struct pass_state *st = d->state;
+    struct pass_state *st = d->state;
     const int32_t steps = steps_wanted(d), report = d->slots > 1;
     struct step_runs runs;
     int64_t held = 0;
@@ -575,7 +535,11 @@ enum dgl_status decoder_push(struct decoder *d)
     TRY(reserve(d, steps));
     if (report) {
         TRY(decoder_prepare(d, d->draws));
-        TRY(write_rows(d));
+        st->num_rows = 0;
+        for (int32_t i = 0; i < d->slots; i++)
+            if (steps_left(d, &d->slot[i]) > 0)
+                st->rows[st->num_rows++] = (struct pass_row){.seq = (uint32_t)i};
+        TRY(pass_state_set_rows(st, st->rows, st->num_rows));
     }
     TRY(get_runs(d, &runs));
     burst->rows = (int32_t)st->num_rows;
@@ -637,8 +601,15 @@ enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32
     memmove(d->burst, d->burst + 1, (size_t)d->count * sizeof(burst));
     /* A burst starts when it is queued and the one before it has finished. */
     const uint64_t begun = burst.queued_ns > d->read_ns ? burst.queued_ns : d->read_ns;
-    if (one)
-        sleep_until_nearly_done(d, begun + steps * d->step_ns);
+    /* Sleep until shortly before the expected end. The waits of some drivers keep a processor busy:
+     * NVIDIA's spins until the fence is reached. */
+    const uint64_t wake_ns = begun + steps * d->step_ns;
+    for (uint64_t now = dgl_now_ns();
+         one && now + EARLY_NS < wake_ns && !runner_is_cancelled(&d->state->runner);
+         now = dgl_now_ns()) {
+        const uint64_t left = wake_ns - EARLY_NS - now;
+        nanosleep(&(struct timespec){.tv_nsec = (long)(left < SLEEP_NS ? left : SLEEP_NS)}, NULL);
+    }
     const bool overslept = one && d->step_ns > 0 && gl_readback_is_done(dev->gl, burst.ticket);
     enum dgl_status status =
         gl_readback_end(dev->gl, burst.ticket, one ? (void *)news->ids : (void *)report);

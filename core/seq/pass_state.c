@@ -72,24 +72,17 @@ static void forget_rows(struct pass_state *st)
     memset(st->table, 0xff, sizeof(st->table));
 }
 
-/* Layout: uint count, then the ids. */
-static enum dgl_status write_stop_ids(struct pass_state *st)
-{
-    const struct dgl_model_info *info = &st->model->info;
-    uint32_t words[1 + MODEL_MAX_STOP_IDS] = {(uint32_t)info->num_stop_ids};
-    for (size_t i = 0; i < info->num_stop_ids; i++)
-        words[1 + i] = (uint32_t)info->stop_ids[i].id;
-    return gl_buffer_write(pass_state_dev(st)->gl, st->memory.state[BUF_STOPS].buffer,
-                           st->memory.state[BUF_STOPS].offset, words, sizeof(words));
-}
-
 enum dgl_status pass_state_make(struct pass_state *st)
 {
     struct dgl_model *m = st->model;
     struct dgl_device *dev = m->shard->dev;
     const struct plan *plan = pass_state_plan(st);
     const struct gl_range *state = st->memory.state;
+    /* BUF_STOPS: the number of stop ids, then the ids. */
+    uint32_t stops[1 + MODEL_MAX_STOP_IDS] = {(uint32_t)m->info.num_stop_ids};
     enum dgl_status status;
+    for (size_t i = 0; i < m->info.num_stop_ids; i++)
+        stops[1 + i] = (uint32_t)m->info.stop_ids[i].id;
     TRY(st->slots == 1 ? workspace_acquire(&m->shard->workspace, dev, plan, st->ubatch)
                        : workspace_acquire_batch(&m->shard->workspace, dev, plan, st->slots));
     st->workspaces++;
@@ -106,7 +99,8 @@ enum dgl_status pass_state_make(struct pass_state *st)
     TRY(gl_buffer_zero(dev->gl, state[BUF_PAGES].buffer, state[BUF_PAGES].offset,
                        sizeof(struct dgl_kv_table)));
     forget_rows(st);
-    TRY(write_stop_ids(st));
+    TRY(gl_buffer_write(dev->gl, state[BUF_STOPS].buffer, state[BUF_STOPS].offset, stops,
+                        sizeof(stops)));
     TRY(pass_state_write_rope(st, 0));
     st->generation = model_generation(m);
 done:

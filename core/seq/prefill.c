@@ -20,30 +20,6 @@
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* Writes the tokens and the state of a pass over the next `tokens`, which reserves their pages. */
-static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_t flags)
-{
-    const struct sequence *seq = &s->seq;
-    const struct dgl_step step = {
-        .pos = (uint32_t)seq->len, .tokens = (uint32_t)tokens, .context = (uint32_t)seq->context};
-    enum dgl_status status;
-    TRY(session_reserve(s, seq->len + tokens));
-    TRY(pass_state_write(&s->state, BUF_IDS, 0, (uint64_t)seq->len * 4, seq->ids + seq->len,
-                         (uint64_t)tokens * 4));
-    TRY(pass_state_write_step(&s->state, &step, flags));
-done:
-    return status;
-}
-
-/* Queues what follows the body of a pass. */
-static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens, uint32_t flags)
-{
-    session_advance(s, tokens);
-    enum dgl_status status = pass_state_queue_results(&s->state, s->seq.len);
-    s->seq.logits_valid = status == DGL_OK && flags & ROW_LOGITS;
-    return status;
-}
-
 /* Waits for the queued pass and notes its time. Reports a slow device. */
 static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t start_ns)
 {
@@ -107,12 +83,18 @@ done:
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
     const struct plan *plan = session_plan(s);
+    const struct sequence *seq = &s->seq;
+    const struct dgl_step step = {
+        .pos = (uint32_t)seq->len, .tokens = (uint32_t)tokens, .context = (uint32_t)seq->context};
     const bool timed = s->auto_ubatch && !s->state.runner.profile && !s->trace &&
                        pace_tokens(&s->model->shard->pace, plan, s->state.ubatch, s->seq.len,
                                    false) < s->state.ubatch;
     struct exec_run *body = NULL;
     enum dgl_status status;
-    TRY(pass_begin(s, tokens, flags));
+    TRY(session_reserve(s, seq->len + tokens));
+    TRY(pass_state_write(&s->state, BUF_IDS, 0, (uint64_t)seq->len * 4, seq->ids + seq->len,
+                         (uint64_t)tokens * 4));
+    TRY(pass_state_write_step(&s->state, &step, flags));
     TRY(s->trace ? trace_body(s, tokens) : pass_state_body(&s->state, &body));
     if (timed)
         TRY(gl_finish(session_dev(s)->gl));
@@ -121,7 +103,9 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
         TRY(runner_submit(&s->state.runner, body, DGL_PHASE_PREFILL, s->seq.len + tokens));
     if (timed)
         TRY(time_pass(s, tokens, start_ns));
-    TRY(pass_end(s, tokens, flags));
+    session_advance(s, tokens);
+    TRY(pass_state_queue_results(&s->state, seq->len));
+    s->seq.logits_valid = flags & ROW_LOGITS;
 done:
     return status;
 }

@@ -118,7 +118,7 @@ static enum dgl_status add_persistent(struct text_list *list, struct dgl_model *
     if (!p->exec || (!p->aside && wanted != DGL_EXECUTOR_PERSISTENT))
         return DGL_OK;
     enum dgl_status status =
-        weight_buffers_init_empty(&m->shard->buffers, m->shard->dev, m->shard->weights);
+        weight_buffers_init_empty(&m->shard->buffers, m->shard->dev, &m->shard->engine->weights);
     if (status == DGL_OK)
         status = session_create(m, &params, NULL, &s);
     if (status == DGL_OK)

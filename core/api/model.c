@@ -84,7 +84,7 @@ enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_
     struct gl_saved saved = {0};
     enum dgl_status status = model_enter(model, &saved);
     if (status == DGL_OK) {
-        status = model_set_kernels(model, kernels);
+        status = model_set_kernels(model, kernels, NULL);
         device_leave(model->shard->dev, &saved);
     }
     return status;
@@ -97,7 +97,7 @@ enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
     *ready = false;
     enum dgl_status status = model_enter(model, &saved);
     if (status == DGL_OK) {
-        status = model_prepare_kernels(model, kernels, ready);
+        status = model_set_kernels(model, kernels, ready);
         device_leave(model->shard->dev, &saved);
     }
     return status;
@@ -172,7 +172,7 @@ void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_
     const struct kernel_use *u = (const struct kernel_use *)use;
     const struct plan_device *device = &model->shard->dev->plan;
     struct alternatives to = {cb, priv};
-    kernel_alternatives(model->shard->kernels, &u->request, device->properties,
+    kernel_alternatives(shard_kernels(model->shard), &u->request, device->properties,
                         device->num_properties, &u->choice, pass_alternative, &to);
 }
 

@@ -7,31 +7,38 @@
 
 #include "core/base/mem.h"
 
-enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *params,
+enum dgl_status engine_create(struct dgl_device *dev, const struct weights_place_params *p,
                               enum dgl_executor wanted, struct engine **out)
 {
     struct engine *engine = dgl_new(struct engine);
     *out = NULL;
     if (!engine)
         return dgl_fail_memory(dev->log, "engine", sizeof(*engine));
-    enum dgl_status status = plan_init(&engine->plan, params);
-    programs_init(&engine->programs, dev, &engine->plan.kernels);
-    if (status == DGL_OK)
-        status = exec_dispatch_create(dev, &engine->plan, &engine->programs, &engine->exec);
     engine->wanted = wanted;
+    programs_init(&engine->programs, dev, &engine->plan.kernels);
+    enum dgl_status status;
+    TRY(weights_list(dev->log, p->desc, p->tensors, &engine->weights));
+    TRY(weights_place(&engine->weights, p));
+    TRY(plan_init(&engine->plan, &(struct plan_params){.device = p->device,
+                                                       .set = p->set,
+                                                       .desc = p->desc,
+                                                       .weights = &engine->weights,
+                                                       .kv_type = p->kv_type}));
+    TRY(exec_dispatch_create(dev, &engine->plan, &engine->programs, &engine->exec));
     if (wanted == DGL_EXECUTOR_DISPATCH)
         snprintf(engine->no_persistent, sizeof(engine->no_persistent), "asked for");
     else if (dev->info.software)
         snprintf(engine->no_persistent, sizeof(engine->no_persistent),
                  "%s renders in software, where work groups cannot wait for each other",
                  dev->info.renderer);
-    else if (status == DGL_OK)
-        status = persistent_create(dev, &engine->plan, wanted == DGL_EXECUTOR_PERSISTENT,
-                                   &engine->persistent);
-    if (status == DGL_OK && wanted == DGL_EXECUTOR_PERSISTENT && !engine->persistent.exec)
-        status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                          "decoding by persistent dispatches was asked for, but cannot be: %s",
-                          engine->no_persistent);
+    else
+        TRY(persistent_create(dev, &engine->plan, wanted == DGL_EXECUTOR_PERSISTENT,
+                              &engine->persistent));
+    if (wanted == DGL_EXECUTOR_PERSISTENT && !engine->persistent.exec)
+        TRY(dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                     "decoding by persistent dispatches was asked for, but cannot be: %s",
+                     engine->no_persistent));
+done:
     if (status == DGL_OK)
         *out = engine;
     else
@@ -49,6 +56,7 @@ void engine_destroy(struct engine **engine)
     exec_unref(&e->persistent.exec);
     programs_finish(&e->programs);
     plan_finish(&e->plan);
+    weights_finish(&e->weights);
     free(e);
 }
 

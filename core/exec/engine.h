@@ -30,6 +30,7 @@ struct engine_choice {
 #define ENGINE_CHOICES (4 * ENGINE_KINDS)
 
 struct engine {
+    struct model_weights weights; /* placed for the kernels of `plan` */
     struct plan plan;
     struct programs programs;     /* programs of plan.kernels */
     struct exec *exec;            /* runs `plan` with one dispatch per operation */
@@ -43,9 +44,9 @@ struct engine {
     const struct engine_choice *last; /* choice of the last decode step, or NULL */
 };
 
-/* Compiles no kernel. On failure *out is NULL. Returns DGL_ERR_UNSUPPORTED if `wanted` cannot run
- * on this device. */
-enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *params,
+/* Places the weights and plans. Compiles no kernel. On failure *out is NULL. Returns
+ * DGL_ERR_UNSUPPORTED if `wanted` cannot run on this device. */
+enum dgl_status engine_create(struct dgl_device *dev, const struct weights_place_params *params,
                               enum dgl_executor wanted, struct engine **out);
 /* Describes the current way to decode, for dgl_model_executor(). */
 void engine_executor(const struct engine *engine, struct dgl_executor_info *out);

@@ -356,7 +356,7 @@ static enum dgl_status profile(struct bench *b)
     const int32_t tokens = most < PROFILE_TOKENS ? most : PROFILE_TOKENS;
     const struct gl_memory memory = gl_device_memory(dev->gl);
     struct profile profile;
-    enum dgl_status status = profile_init(&profile, dev, b->s->model->shard->kernels);
+    enum dgl_status status = profile_init(&profile, dev, shard_kernels(b->s->model->shard));
     gl_device_memory_forget(dev->gl, memory);
     profile.sums.copy_gbps = b->r->copy_gbps;
     sequence_trim(&b->s->seq, 0);
@@ -541,7 +541,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->compile_ns = account_ns(dev) - compiled;
     if (!p->skip_copy) { /* its buffers do not count as the model's */
         const struct gl_memory memory = gl_device_memory(dev->gl);
-        status = profile_copy(dev, s->model->shard->kernels, &r->copy_gbps);
+        status = profile_copy(dev, shard_kernels(s->model->shard), &r->copy_gbps);
         gl_device_memory_forget(dev->gl, memory);
         TRY(status);
     }

@@ -171,11 +171,10 @@ static void find_idle(void *priv, const struct kernel *kernel, const struct kern
             add_idle(search, kernel_set_at(set, i));
 }
 
-enum dgl_status kernel_swap_begin(const struct shard *shard, struct engine *engine, bool unchecked,
-                                  struct kernel_swap *swap)
+enum dgl_status kernel_swap_begin(const struct shard *shard, struct kernel_swap *swap)
 {
+    struct engine *engine = swap->engine;
     const struct kernel_table *table = engine->programs.table;
-    *swap = (struct kernel_swap){.engine = engine, .unchecked = unchecked};
     swap->fresh = dgl_new_array(const struct kernel_use *, table->count);
     if (!swap->fresh)
         return dgl_fail_memory(shard->dev->log, "programs", table->count * sizeof(*swap->fresh));
@@ -190,8 +189,8 @@ enum dgl_status kernel_swap_begin(const struct shard *shard, struct engine *engi
     if (swap->count > 0)
         TRY(programs_begin(&engine->programs, swap->fresh, swap->count));
     struct idle_search search = {.swap = swap};
-    if (!unchecked)
-        plan_iterate_unused(&engine->plan, shard->kernels, find_idle, &search);
+    if (!swap->unchecked)
+        plan_iterate_unused(&engine->plan, shard_kernels(shard), find_idle, &search);
     if (search.failed)
         TRY(dgl_fail_memory(shard->dev->log, "kernels", swap->num_idle));
 done:
@@ -229,7 +228,7 @@ enum dgl_status kernel_swap_go_on(const struct shard *shard, struct kernel_swap 
         status = check_idle(shard, swap, &swap->idle[swap->idle_judged++]);
         more = wait;
         if (status == DGL_OK && swap->idle_judged == swap->num_idle)
-            plan_iterate_unused(&swap->engine->plan, shard->kernels, tell_idle_lib,
+            plan_iterate_unused(&swap->engine->plan, shard_kernels(shard), tell_idle_lib,
                                 &(struct idle_libs){shard->dev->log, swap});
     }
     account_pop(dev);
@@ -242,5 +241,6 @@ void kernel_swap_finish(struct kernel_swap *swap)
     kernel_judge_destroy(&swap->judge);
     free(swap->fresh);
     free(swap->idle);
+    engine_destroy(&swap->engine);
     *swap = (struct kernel_swap){0};
 }

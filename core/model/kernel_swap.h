@@ -12,10 +12,13 @@ struct idle_kernel {
     bool ran;                    /* it was compiled and passed its known-answer test */
 };
 
-/* The remaining work before an engine may replace the model's. Filled by kernel_swap_begin(). */
+/* An engine that is to replace the shard's, and the remaining work before it may. */
 struct kernel_swap {
-    struct engine *engine; /* borrowed */
+    /* Set by the caller. */
+    struct engine *engine;
+    uint32_t engine_serial; /* the shard's, at the beginning */
     bool unchecked;
+    /* Set by kernel_swap_begin(). */
     const struct kernel_use **fresh; /* to be compiled, borrowed from the engine's plan */
     size_t count, judged;            /* of these */
     struct idle_kernel *idle;
@@ -28,8 +31,7 @@ struct kernel_swap {
  * background, starts to compile the programs that contain a user's text or that the shard's engine
  * had compiled. The caller must call kernel_swap_finish() in every case, and must have entered the
  * device. */
-enum dgl_status kernel_swap_begin(const struct shard *shard, struct engine *engine, bool unchecked,
-                                  struct kernel_swap *swap);
+enum dgl_status kernel_swap_begin(const struct shard *shard, struct kernel_swap *swap);
 /* Continues the swap. Each use of a user's text that the old engine did not run must pass its
  * known-answer test. If no use has the text, each kernel with the text is tested. `unchecked` skips
  * all tests. If `wait`, all work is done, else one part of it: no work while the compiler runs in
@@ -39,7 +41,7 @@ enum dgl_status kernel_swap_begin(const struct shard *shard, struct engine *engi
  * must have the engine of kernel_swap_begin(). */
 enum dgl_status kernel_swap_go_on(const struct shard *shard, struct kernel_swap *swap, bool wait,
                                   bool *ready);
-/* Accepts one that is all zero, and a lost device. */
+/* Destroys the engine too. Accepts one that is all zero, and a lost device. */
 void kernel_swap_finish(struct kernel_swap *swap);
 
 #endif

@@ -79,10 +79,11 @@ static void note_pack_kernels(const struct dgl_model *m, const struct dgl_kernel
 }
 
 /* Notes weights that are not stored in the type of the file, one line per type. */
-static void note_changed(const struct shard *shard, const struct model_weights *weights,
-                         const struct kernel_set *kernels)
+static void note_changed(const struct shard *shard, const struct engine *engine)
 {
     const struct dgl_log *log = shard->dev->log;
+    const struct model_weights *weights = &engine->weights;
+    const struct kernel_set *kernels = engine->plan.kernels.set;
     const struct tensor_source *tensors = shard->model->file->tensors;
     uint64_t bytes[DGL_DTYPE_COUNT] = {0}, held_bytes[DGL_DTYPE_COUNT] = {0}, was, now;
     enum dgl_dtype held[DGL_DTYPE_COUNT] = {0}, wanted = weights_q4_k_dtype(kernels);
@@ -120,10 +121,10 @@ static void note_changed(const struct shard *shard, const struct model_weights *
     }
 }
 
-bool shard_expands_q4_k(const struct shard *shard, const struct kernel_set *set)
+bool shard_expands_q4_k(const struct shard *shard, const struct engine *engine)
 {
-    const struct model_weights *weights = shard->weights;
-    if (weights_q4_k_dtype(set) == DGL_Q4_K)
+    const struct model_weights *weights = &engine->weights;
+    if (weights_q4_k_dtype(engine->plan.kernels.set) == DGL_Q4_K)
         return false;
     for (size_t i = 0; i < weights->num_slices; i++)
         if (tensor_source_at(shard->model->file->tensors, (size_t)weights->slices[i].tensor)
@@ -159,7 +160,7 @@ void shard_estimate(const struct shard *shard, int32_t context, int32_t ubatch,
     if (available) {
         uint64_t others = promised_bytes(shard) - shard->workspace.bytes;
         if (shard->buffers.buffers)
-            others -= shard->weights->bytes;
+            others -= shard->engine->weights.bytes;
         available = available > others ? available - others : 1;
     }
     const struct plan_batch one = {.context = context, .sequences = 1, .rows = ubatch};
@@ -207,42 +208,21 @@ enum dgl_status shard_check_session_fits(const struct shard *shard, int32_t cont
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static struct plan_params plan_params(const struct shard *shard, struct kernel_set *set,
-                                      const struct model_weights *weights, enum dgl_kv_type kv_type)
+/* Plans the shard for a set of kernels. On failure the caller destroys *out. */
+static enum dgl_status make_engine(const struct shard *shard, struct kernel_set *set,
+                                   enum dgl_kv_type kv_type, enum dgl_executor wanted,
+                                   struct engine **out)
 {
-    return (struct plan_params){.device = &shard->dev->plan,
-                                .set = set,
-                                .desc = &shard->model->file->desc,
-                                .weights = weights,
-                                .kv_type = kv_type};
-}
-
-/* Places the shard's weights, with types and layouts for a set of kernels. On failure *out is valid
- * for free_weights(). */
-static enum dgl_status place_weights(const struct shard *shard, struct kernel_set *set,
-                                     enum dgl_kv_type kv_type, struct model_weights **out)
-{
-    const struct dgl_log *log = shard->dev->log;
-    *out = dgl_new(struct model_weights);
-    if (!*out)
-        return dgl_fail_memory(log, "weight list", sizeof(**out));
-    enum dgl_status status =
-        weights_list(log, &shard->model->file->desc, shard->model->file->tensors, *out);
-    if (status != DGL_OK)
-        return status;
-    return weights_place(*out,
-                         &(struct weights_place_params){.device = &shard->dev->plan,
-                                                        .set = set,
-                                                        .desc = &shard->model->file->desc,
-                                                        .tensors = shard->model->file->tensors,
-                                                        .kv_type = kv_type});
-}
-
-static void free_weights(struct model_weights *weights)
-{
-    if (weights)
-        weights_finish(weights);
-    free(weights);
+    const struct dgl_model_file *file = shard->model->file;
+    const struct weights_place_params params = {.device = &shard->dev->plan,
+                                                .set = set,
+                                                .desc = &file->desc,
+                                                .tensors = file->tensors,
+                                                .kv_type = kv_type};
+    enum dgl_status status = engine_create(shard->dev, &params, wanted, out);
+    return status == DGL_OK
+               ? plan_check_hints(&(*out)->plan, file->path, shard_expands_q4_k(shard, *out))
+               : status;
 }
 
 /* Fills the buffers from the model's files, or with synthetic values, which `set` computes. If
@@ -277,10 +257,10 @@ static enum dgl_status upload_weights(struct shard *shard, dgl_progress_cb progr
                                       void *progress_priv)
 {
     enum dgl_status status;
-    TRY(weight_buffers_init(&shard->buffers, shard->dev, shard->weights));
+    TRY(weight_buffers_init(&shard->buffers, shard->dev, &shard->engine->weights));
     TRY(exec_begin(&shard->engine->programs, &shard->engine->plan, PLAN_WARM_SHAPES));
     status = fill(
-        shard, shard->kernels, &shard->buffers, NULL,
+        shard, shard_kernels(shard), &shard->buffers, NULL,
         (struct weight_upload_params){.progress_cb = progress_cb, .progress_priv = progress_priv});
 done:
     return status;
@@ -291,6 +271,7 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
 {
     const struct dgl_log *log = dev->log;
     struct shard *shard = m->shard;
+    struct kernel_set *tuned = NULL;
     m->log = log;
     m->num_shards = 1;
     *shard = (struct shard){.model = m, .dev = dev};
@@ -329,27 +310,25 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
         TRY(model_file_check_tokenizer(log, m->file, m->tok));
     }
     note_pack_kernels(m, p->kernels);
-
-    /* List, choose, plan: the device is not used yet. */
-    TRY(make_untuned(m, p->kernels, &m->untuned));
-    TRY(add_tuned(shard, m->untuned, &shard->kernels));
-    TRY(place_weights(shard, shard->kernels, p->kv_type, &shard->weights));
-    note_changed(shard, shard->weights, shard->kernels);
     if (p->context < 0 || p->context > desc->context_max)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "a context of %d tokens was asked for, %s has at most %d", p->context,
                         m->info.path, desc->context_max);
-    m->info.weight_bytes = shard->weights->bytes;
     m->info.context = p->context ? p->context : desc->context_max;
-    struct plan_params params = plan_params(shard, shard->kernels, shard->weights, p->kv_type);
-    TRY(engine_create(dev, &params, p->executor, &shard->engine));
+
+    /* List, choose, plan: the device is not used yet. */
+    TRY(make_untuned(m, p->kernels, &m->untuned));
+    TRY(add_tuned(shard, m->untuned, &tuned));
+    TRY(make_engine(shard, tuned, p->kv_type, p->executor, &shard->engine));
+    note_changed(shard, shard->engine);
+    m->info.weight_bytes = shard->engine->weights.bytes;
     struct plan *plan = &shard->engine->plan;
-    TRY(plan_check_hints(plan, m->info.path, shard_expands_q4_k(shard, shard->kernels)));
     plan_warn_unused(plan, NULL, m->info.path);
     plan_tell_hints(plan, NULL);
     kv_cache_init(&shard->kv, dev, &plan->kv, kv_prefix_root(kv_layout_identity(&plan->kv), 0, 0));
     shard->context = gl_device_context(dev->gl);
 done:
+    kernel_set_destroy(&tuned);
     return status;
 }
 
@@ -377,20 +356,12 @@ enum dgl_status model_load(struct dgl_model *m, struct dgl_device *dev,
 
 /* ---- change of kernels ----------------------------------------------------------------------- */
 
-/* A shard's part of a change, with everything that depends on the kernels. */
-struct shard_change {
-    uint32_t engine_serial; /* the shard's, at the beginning of the change */
-    struct kernel_set *set;
-    struct model_weights *weights;
-    struct engine *engine;
-    struct kernel_swap swap;
-};
 /* A change to other kernels in preparation. */
 struct model_change {
     /* a reference to the caller's set, which identifies the change, or NULL */
     struct kernel_set *from;
     struct kernel_set *untuned;
-    struct shard_change shard[MODEL_SHARDS_MAX];
+    struct kernel_swap swap[MODEL_SHARDS_MAX];
 };
 
 /* Accepts NULL in *change. */
@@ -400,12 +371,8 @@ static void drop_change(struct model_change **change)
     *change = NULL;
     if (!c)
         return;
-    for (int i = 0; i < MODEL_SHARDS_MAX; i++) {
-        kernel_swap_finish(&c->shard[i].swap);
-        engine_destroy(&c->shard[i].engine);
-        free_weights(c->shard[i].weights);
-        kernel_set_destroy(&c->shard[i].set);
-    }
+    for (int i = 0; i < MODEL_SHARDS_MAX; i++)
+        kernel_swap_finish(&c->swap[i]);
     kernel_set_destroy(&c->untuned);
     kernel_set_destroy(&c->from);
     free(c);
@@ -465,12 +432,12 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
     drop_device_state(m);
     drop_change(&m->coming);
     shard->pace = (struct pace){.losses = shard->pace.losses + (shard->lost == DGL_OK)};
-    struct plan_params params =
-        plan_params(shard, shard->kernels, shard->weights, shard->engine->plan.kv_type);
-    status = engine_create(dev, &params, shard->engine->wanted, &engine);
+    status = make_engine(shard, shard_kernels(shard), shard->engine->plan.kv_type,
+                         shard->engine->wanted, &engine);
     if (status == DGL_OK) {
         engine_destroy(&shard->engine);
         shard->engine = engine;
+        engine = NULL;
         shard->engine_serial++;
         status = upload_weights(shard, p->progress_cb, p->progress_priv);
     }
@@ -484,6 +451,7 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
     }
     for (struct model_user *user = m->users; user; user = user->next)
         status = user->ops->restore(user, status);
+    engine_destroy(&engine);
     device_leave(dev, &saved);
     return status;
 }
@@ -494,10 +462,8 @@ void model_destroy(struct dgl_model *m)
 {
     drop_change(&m->coming);
     for (struct shard *shard = m->shard; shard < m->shard + m->num_shards; shard++) {
-        engine_destroy(&shard->engine);
         weight_buffers_finish(&shard->buffers, shard->dev);
-        free_weights(shard->weights);
-        kernel_set_destroy(&shard->kernels);
+        engine_destroy(&shard->engine);
     }
     kernel_set_destroy(&m->untuned);
     tokenizer_destroy(&m->tok);
@@ -506,158 +472,122 @@ void model_destroy(struct dgl_model *m)
 }
 
 /* Returns DGL_ERR_NO_MEMORY if the new weights do not fit with sessions and other models. */
-static enum dgl_status check_weights_fit(const struct shard *shard,
-                                         const struct model_weights *weights)
+static enum dgl_status check_weights_fit(const struct shard *shard, const struct engine *engine)
 {
-    uint64_t available = device_memory_budget(shard->dev);
-    uint64_t others = promised_bytes(shard) - shard->weights->bytes;
-    if (weights->bytes <= shard->weights->bytes || available == 0 ||
-        (others <= available && weights->bytes <= available - others))
+    const uint64_t available = device_memory_budget(shard->dev);
+    const uint64_t old = shard->engine->weights.bytes, new = engine->weights.bytes;
+    const uint64_t others = promised_bytes(shard) - old;
+    if (new <= old || available == 0 || (others <= available && new <= available - others))
         return DGL_OK;
     return dgl_fail(
         shard->dev->log, DGL_ERR_NO_MEMORY,
         "%s does not fit %s with the new kernels: weights %s instead of %s, sessions and other "
         "models %s, available %s; it keeps its kernels",
-        shard->model->info.path, shard->dev->info.renderer, DGL_BYTES(weights->bytes),
-        DGL_BYTES(shard->weights->bytes), DGL_BYTES(others), DGL_BYTES(available));
+        shard->model->info.path, shard->dev->info.renderer, DGL_BYTES(new), DGL_BYTES(old),
+        DGL_BYTES(others), DGL_BYTES(available));
 }
 
-/* Plans the engine for the set of `c`, and begins to compile it. */
-static enum dgl_status begin_change(const struct shard *shard, struct shard_change *c,
-                                    bool unchecked)
+/* Exchanges the shard's engine and that of a complete swap. */
+static enum dgl_status exchange_engines(struct shard *shard, struct kernel_swap *swap)
 {
-    const enum dgl_kv_type kv_type = shard->engine->plan.kv_type;
-    c->engine_serial = shard->engine_serial;
-    enum dgl_status status;
-    TRY(place_weights(shard, c->set, kv_type, &c->weights));
-    struct plan_params params = plan_params(shard, c->set, c->weights, kv_type);
-    TRY(engine_create(shard->dev, &params, shard->engine->wanted, &c->engine));
-    TRY(plan_check_hints(&c->engine->plan, shard->model->info.path,
-                         shard_expands_q4_k(shard, c->set)));
-    TRY(check_weights_fit(shard, c->weights));
-    status = kernel_swap_begin(shard, c->engine, unchecked, &c->swap);
-done:
-    return status;
-}
-
-/* Applies a shard's part of a prepared change. On success `c` has the old state. */
-static enum dgl_status change_shard(struct shard *shard, struct shard_change *c)
-{
+    struct engine *old = shard->engine, *engine = swap->engine;
+    struct kernel_set *set = engine->plan.kernels.set;
     /* The last step that can fail. Even on failure the buffers change, so all runs must bind
      * again. */
     enum dgl_status status =
-        fill(shard, c->set, &shard->buffers, c->weights, (struct weight_upload_params){0});
+        fill(shard, set, &shard->buffers, &engine->weights, (struct weight_upload_params){0});
     shard->engine_serial++;
     if (status != DGL_OK) {
         shard->lost = shard->buffers.buffers ? shard->lost : status;
         return status;
     }
-    if (weights_q4_k_dtype(c->set) != weights_q4_k_dtype(shard->kernels))
-        note_changed(shard, c->weights, c->set);
-    plan_warn_unused(&c->engine->plan, shard->kernels, shard->model->info.path);
-    plan_tell_hints(&c->engine->plan, &shard->engine->plan);
-    const struct shard_change old = {
-        .engine = shard->engine, .weights = shard->weights, .set = shard->kernels};
-    shard->engine = c->engine;
-    shard->weights = c->weights;
-    shard->kernels = c->set;
+    if (weights_q4_k_dtype(set) != weights_q4_k_dtype(shard_kernels(shard)))
+        note_changed(shard, engine);
+    plan_warn_unused(&engine->plan, shard_kernels(shard), shard->model->info.path);
+    plan_tell_hints(&engine->plan, &old->plan);
     kv_prefix_evict_all(&shard->kv); /* its numbers come from the old kernels */
     shard->pace = (struct pace){.losses = shard->pace.losses};
-    c->engine = old.engine;
-    c->weights = old.weights;
-    c->set = old.set;
+    shard->engine = engine;
+    swap->engine = old;
     return DGL_OK;
 }
 
-/* Applies a prepared change. Consumes it, also on failure. */
-static enum dgl_status make_change(struct dgl_model *m, struct model_change **change)
-{
-    enum dgl_status status = DGL_OK;
-    m->info.weight_bytes = 0;
-    for (int32_t i = 0; i < m->num_shards; i++) {
-        if (status == DGL_OK)
-            status = change_shard(&m->shard[i], &(*change)->shard[i]);
-        m->info.weight_bytes += m->shard[i].weights->bytes;
-    }
-    if (status == DGL_OK) {
-        kernel_set_destroy(&m->untuned);
-        m->untuned = kernel_set_ref((*change)->untuned);
-    }
-    drop_change(change);
-    return status;
-}
-
-/* Continues the change to these kernels, and begins it if necessary. On failure the change is
- * dropped. */
-static enum dgl_status go_on_with(struct dgl_model *m, const struct dgl_kernels *kernels, bool wait,
-                                  bool *ready)
+/* Continues the change to these kernels, and begins it if necessary. If `replan`, plans the model's
+ * present kernels again. Completes the change if `ready` is NULL, else does a part of it and sets
+ * *ready if only the exchange of engines is left. On failure the change is dropped. */
+static enum dgl_status change_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
+                                      bool replan, bool *ready)
 {
     struct kernel_set *from = kernels ? kernels->set : NULL;
     const bool unchecked = kernels && kernels->unchecked;
     enum dgl_status status = DGL_OK;
-    *ready = false;
-    for (const struct model_user *user = m->users; user; user = user->next)
-        if (user->runner->profile) /* a profile holds names of kernels */
-            return dgl_fail(m->log, DGL_ERR_INVALID_ARG,
-                            "the kernels of %s cannot be replaced in a call that profiles",
-                            m->info.path);
-    bool same = m->coming && m->coming->from == from;
+    bool same = !replan && m->coming && m->coming->from == from, all = true;
     for (int32_t i = 0; same && i < m->num_shards; i++)
-        same = m->coming->shard[i].swap.unchecked == unchecked &&
-               m->coming->shard[i].engine_serial == m->shard[i].engine_serial;
+        same = m->coming->swap[i].unchecked == unchecked &&
+               m->coming->swap[i].engine_serial == m->shard[i].engine_serial;
     if (!same) {
         drop_change(&m->coming);
         struct model_change *c = m->coming = dgl_new(struct model_change);
         if (!c)
             return dgl_fail_memory(m->log, "other kernels", sizeof(*c));
         c->from = from ? kernel_set_ref(from) : NULL;
-        TRY(make_untuned(m, kernels, &c->untuned));
+        if (replan)
+            c->untuned = kernel_set_ref(m->untuned);
+        else
+            TRY(make_untuned(m, kernels, &c->untuned));
         for (int32_t i = 0; i < m->num_shards; i++) {
-            TRY(add_tuned(&m->shard[i], c->untuned, &c->shard[i].set));
-            TRY(begin_change(&m->shard[i], &c->shard[i], unchecked));
+            const struct shard *shard = &m->shard[i];
+            struct kernel_swap *swap = &c->swap[i];
+            struct kernel_set *set = replan ? kernel_set_ref(shard_kernels(shard)) : NULL;
+            swap->engine_serial = shard->engine_serial;
+            swap->unchecked = unchecked;
+            status = replan ? DGL_OK : add_tuned(shard, c->untuned, &set);
+            if (status == DGL_OK)
+                status = make_engine(shard, set, shard->engine->plan.kv_type, shard->engine->wanted,
+                                     &swap->engine);
+            kernel_set_destroy(&set);
+            TRY(status);
+            TRY(check_weights_fit(shard, swap->engine));
+            TRY(kernel_swap_begin(shard, swap));
         }
     }
-    bool all = true;
     for (int32_t i = 0; i < m->num_shards; i++) {
         bool done;
-        TRY(kernel_swap_go_on(&m->shard[i], &m->coming->shard[i].swap, wait, &done));
+        TRY(kernel_swap_go_on(&m->shard[i], &m->coming->swap[i], !ready, &done));
         all = all && done;
     }
-    *ready = all;
+    if (ready) {
+        *ready = all;
+        return DGL_OK;
+    }
+    m->info.weight_bytes = 0;
+    for (int32_t i = 0; i < m->num_shards; i++) {
+        if (status == DGL_OK)
+            status = exchange_engines(&m->shard[i], &m->coming->swap[i]);
+        m->info.weight_bytes += m->shard[i].engine->weights.bytes;
+    }
+    TRY(status);
+    kernel_set_destroy(&m->untuned);
+    m->untuned = kernel_set_ref(m->coming->untuned);
 done:
-    if (status != DGL_OK)
-        drop_change(&m->coming);
+    drop_change(&m->coming);
     return status;
 }
 
-enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
-                                      bool *ready)
+enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
+                                  bool *ready)
 {
-    return go_on_with(m, kernels, false, ready);
-}
-
-enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels)
-{
-    bool ready;
-    enum dgl_status status = go_on_with(m, kernels, true, &ready);
-    return status == DGL_OK ? make_change(m, &m->coming) : status;
+    if (ready)
+        *ready = false;
+    for (const struct model_user *user = m->users; user; user = user->next)
+        if (user->runner->profile) /* a profile holds names of kernels */
+            return dgl_fail(m->log, DGL_ERR_INVALID_ARG,
+                            "the kernels of %s cannot be replaced in a call that profiles",
+                            m->info.path);
+    return change_kernels(m, kernels, false, ready);
 }
 
 enum dgl_status model_replan(struct dgl_model *m)
 {
-    struct model_change *c = dgl_new(struct model_change);
-    enum dgl_status status;
-    if (!c)
-        return dgl_fail_memory(m->log, "other kernels", sizeof(*c));
-    c->untuned = kernel_set_ref(m->untuned);
-    for (int32_t i = 0; i < m->num_shards; i++) {
-        bool ready;
-        c->shard[i].set = kernel_set_ref(m->shard[i].kernels);
-        TRY(begin_change(&m->shard[i], &c->shard[i], false));
-        TRY(kernel_swap_go_on(&m->shard[i], &c->shard[i].swap, true, &ready));
-    }
-    return make_change(m, &c);
-done:
-    drop_change(&c);
-    return status;
+    return change_kernels(m, NULL, true, NULL);
 }

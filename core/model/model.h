@@ -29,12 +29,10 @@ struct shard {
     struct dgl_model *model;
     struct dgl_device *dev;
     int32_t first_layer, end_layer; /* layers of the model that this device computes */
-    struct kernel_set *kernels;    /* the model's `untuned` plus the tuner's hints for the device */
-    struct model_weights *weights; /* NULL only while it is being loaded */
-    struct weight_buffers buffers;
+    struct engine *engine;          /* NULL only while the model is being planned */
+    struct weight_buffers buffers;  /* of the engine's weights */
     /* error with which model_set_kernels() left the buffers empty, or DGL_OK */
     enum dgl_status lost;
-    struct engine *engine;
     uint32_t engine_serial; /* raised if engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
     struct kv_cache kv; /* pages of all sessions */
@@ -52,7 +50,7 @@ struct dgl_model {
     struct dgl_model_info info;
     struct kernel_set *untuned; /* the caller's layers plus the manifest's hints */
     bool no_tuned;
-    struct model_change *coming; /* begun by model_prepare_kernels(), or NULL */
+    struct model_change *coming; /* begun by model_set_kernels(), or NULL */
     struct model_user *users;    /* list head */
     uint32_t rebuilds;           /* times that model_rebuild() freed the device memory */
     int32_t num_shards;
@@ -68,6 +66,12 @@ static inline uint32_t model_generation(const struct dgl_model *m)
     for (const struct shard *s = m->shard; s < m->shard + m->num_shards; s++)
         sum += s->engine_serial + s->workspace.serial + s->kv.serial;
     return sum;
+}
+
+/* The model's `untuned` plus the tuner's hints for the device. Borrowed. */
+static inline struct kernel_set *shard_kernels(const struct shard *shard)
+{
+    return shard->engine->plan.kernels.set;
 }
 
 /* First part of model_load(): describes the model, lists its weights and makes its plan. Allocates
@@ -91,18 +95,17 @@ enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved);
 /* Restores a model and its sessions after its device was lost: dgl_model_rebuild(). The caller must
  * not have entered the device. */
 enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_params *params);
-/* Replaces the engine, and all weights that the new kernels require in another layout or type. On
- * failure the model is unchanged. The caller must have entered the device. */
-enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels);
-/* Does a part of model_set_kernels() in advance: dgl_model_prepare_kernels(). The caller must have
- * entered the device. */
-enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
-                                      bool *ready);
+/* Replaces the engine, and all weights that the new kernels require in another layout or type. If
+ * `ready` is not NULL, only does a part of that in advance: dgl_model_prepare_kernels(). On failure
+ * the model is unchanged. The caller must have entered the device. */
+enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
+                                  bool *ready);
 /* Makes a new plan with the model's present kernels after the device's properties changed. Compiles
  * no program. Returns DGL_ERR_UNSUPPORTED if no other kernel can run an operation. */
 enum dgl_status model_replan(struct dgl_model *m);
-/* Returns true if the shard has q4_k weights and a hint of `set` expands them to another type. */
-bool shard_expands_q4_k(const struct shard *shard, const struct kernel_set *set);
+/* Returns true if the model has q4_k weights and a hint of the engine's set expands them to another
+ * type. */
+bool shard_expands_q4_k(const struct shard *shard, const struct engine *engine);
 /* Returns the unused bytes of device_memory_budget(), or 0 if unknown. */
 uint64_t shard_memory_left(const struct shard *shard);
 /* Estimates the memory of a session of `context` tokens and passes of `ubatch` tokens. */

@@ -127,14 +127,14 @@ enum dgl_status text_list_add_all(struct text_list *list, struct shard *shard)
     struct kernel_judge *judge = NULL;
     enum dgl_status status =
         kernel_judge_create(&(struct kernel_judge_params){.dev = shard->dev,
-                                                          .set = shard->kernels,
+                                                          .set = shard_kernels(shard),
                                                           .mode = KERNEL_JUDGE_FULL,
                                                           .gather = gather,
                                                           .priv = &g},
                             &judge);
-    for (size_t i = 0; i < kernel_set_count(shard->kernels) && status == DGL_OK; i++) {
+    for (size_t i = 0; i < kernel_set_count(shard_kernels(shard)) && status == DGL_OK; i++) {
         struct kernel_verdict verdict;
-        status = kernel_judge_kernel(judge, kernel_set_at(shard->kernels, i)->name, &verdict);
+        status = kernel_judge_kernel(judge, kernel_set_at(shard_kernels(shard), i)->name, &verdict);
     }
     kernel_judge_destroy(&judge);
     return g.status != DGL_OK ? g.status : status;

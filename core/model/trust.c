@@ -94,7 +94,7 @@ enum dgl_status trust_programs(struct shard *shard, struct shape_set shapes,
                             engine->plan.kernels.count * sizeof(*uses)));
     count = list_new(engine, bodies, num_bodies, uses);
     TRY(kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
-                                                          .set = shard->kernels,
+                                                          .set = shard_kernels(shard),
                                                           .mode = KERNEL_JUDGE_QUICK,
                                                           .go_on = go_on,
                                                           .priv = priv},

@@ -434,8 +434,8 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
         g.interval = session_readback_interval(s);
     if (params->profile) {
         double copy_gbps = 0;
-        TRY(profile_copy(dev, s->model->shard->kernels, &copy_gbps));
-        TRY(profile_init(&profile, dev, s->model->shard->kernels));
+        TRY(profile_copy(dev, shard_kernels(s->model->shard), &copy_gbps));
+        TRY(profile_init(&profile, dev, shard_kernels(s->model->shard)));
         profile.sums.copy_gbps = copy_gbps;
         s->state.runner.profile = &profile;
     }

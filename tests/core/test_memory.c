@@ -53,7 +53,7 @@ static void test_estimate_of_default(void **state)
     assert_int_equal(mem.context_fit, 128);
     assert_int_equal(mem.kv_bytes, 128 * KV_TOKEN);
     assert_int_equal(mem.weight_bytes, dgl_model_get_info(e.model)->weight_bytes);
-    assert_int_equal(mem.weight_bytes, e.model->shard->weights->bytes);
+    assert_int_equal(mem.weight_bytes, e.model->shard->engine->weights.bytes);
     tiny_engine_close(&e);
 }
 
@@ -341,7 +341,7 @@ static void answer(const char *path, int32_t out[ANSWER], float **logits, uint32
 {
     struct tiny_engine e;
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = path, .context = 30});
-    *embed_bands = e.model->shard->weights->embed.num_bands;
+    *embed_bands = e.model->shard->engine->weights.embed.num_bands;
     tiny_sync(e.session, prompt, PROMPT);
     *logits = tiny_logits(e.session);
     tiny_greedy(e.session, prompt, PROMPT, out, ANSWER);

@@ -110,7 +110,7 @@ static void test_only_what_changes_is_packed(void **state)
     dgl_device_get_counters(live.device, &before);
     assert_int_equal(set_strategy(&live, F16), DGL_OK);
     dgl_device_get_counters(live.device, &after);
-    const struct model_weights *w = live.model->shard->weights;
+    const struct model_weights *w = &live.model->shard->engine->weights;
     assert_int_equal(w->num_buffers, 2);
     assert_at_most((double)(after.upload_bytes - before.upload_bytes), (double)w->buffer_bytes[1]);
     assert_int_equal(set_strategy(&live, FUSED), DGL_OK);

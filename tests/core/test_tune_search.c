@@ -330,7 +330,7 @@ static void answer(const struct dgl_model_params *load, const char *layout, int3
     if (dgl_model_load(device, load, &model) != DGL_OK ||
         dgl_session_create(model, dgl_session_params(.chunk = 64), &session) != DGL_OK)
         fail_msg("%s", log_.text);
-    assert_string_equal(model->shard->weights->layer[0].o.bands[0].layout->name, layout);
+    assert_string_equal(model->shard->engine->weights.layer[0].o.bands[0].layout->name, layout);
     tiny_greedy(session, ids, 4, tokens, ANSWER);
     dgl_session_destroy(&session);
     dgl_model_destroy(&model);

@@ -5,15 +5,20 @@
 #include <assert.h>
 #include <string.h>
 
-/* Groups 2r and 2r + 1 of a block are the nibbles of bytes 32 r to 32 r + 31. */
+/* Groups 2r and 2r + 1 of a block are the low and the high nibbles of bytes 32 r to 32 r + 31. A
+ * group's values i and i + 16 become the nibbles of one byte. Works on 8 bytes at a time. */
 static void q4_k_codes(const uint8_t *from, uint8_t *to)
 {
-    for (uint32_t g = 0; g < 8; g++)
-        for (uint32_t i = 0; i < 16; i++) {
-            const uint8_t *pair = from + g / 2 * 32 + i;
-            to[16 * g + i] = g % 2 == 0 ? (uint8_t)((pair[0] & 15) | pair[16] << 4)
-                                        : (uint8_t)(pair[0] >> 4 | (pair[16] & 0xF0));
+    const uint64_t low = UINT64_C(0x0F0F0F0F0F0F0F0F);
+    for (uint32_t r = 0; r < 4; r++, from += 32, to += 32) {
+        uint64_t in[4], out[4];
+        memcpy(in, from, 32);
+        for (uint32_t i = 0; i < 2; i++) {
+            out[i] = (in[i] & low) | (in[i + 2] & low) << 4;
+            out[i + 2] = (in[i] >> 4 & low) | (in[i + 2] & ~low);
         }
+        memcpy(to, out, 32);
+    }
 }
 
 /* Converts to d, dmin, eight bytes of sc and the lower two bits of m, and nibbles of the upper four

@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/cgroup.h"
 #include "core/base/str.h"
-
-enum { PATH_BYTES = 4608 }; /* PATH_MAX plus a file name */
 
 /* Parses "KEY NUMBER" or "KEY NUMBER UNIT". Returns false if the line has another key. */
 static bool line_number(const char *line, const char *key, uint64_t *out)
@@ -26,7 +25,7 @@ static bool line_number(const char *line, const char *key, uint64_t *out)
 static struct dgl_host_memory machine_memory(const char *root)
 {
     struct dgl_host_memory memory = {0};
-    char path[PATH_BYTES], line[256];
+    char path[DGL_KERNEL_PATH], line[256];
     snprintf(path, sizeof(path), "%s/proc/meminfo", root);
     FILE *file = fopen(path, "re");
     if (!file)
@@ -58,7 +57,7 @@ static const struct cgroup_files version2 = {
 
 bool dgl_kernel_number(const char *folder, const char *name, uint64_t *out)
 {
-    char path[PATH_BYTES], text[64] = "";
+    char path[DGL_KERNEL_PATH], text[64] = "";
     if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
         return false;
     FILE *file = fopen(path, "re");
@@ -72,7 +71,7 @@ bool dgl_kernel_number(const char *folder, const char *name, uint64_t *out)
 /* Returns the bytes of cached file pages in the group, or 0 if unknown. */
 static uint64_t read_cached(const char *folder, const struct cgroup_files *files)
 {
-    char path[PATH_BYTES], line[256];
+    char path[DGL_KERNEL_PATH], line[256];
     uint64_t sum = 0, bytes;
     if (snprintf(path, sizeof(path), "%s/memory.stat", folder) >= (int)sizeof(path))
         return 0;
@@ -87,10 +86,11 @@ static uint64_t read_cached(const char *folder, const struct cgroup_files *files
     return sum;
 }
 
-/* Lowers `memory` to the limit of one cgroup. */
-static void apply_cgroup(struct dgl_host_memory *memory, const char *folder,
-                         const struct cgroup_files *files)
+/* Lowers the memory to the limit of one cgroup. */
+static void apply_cgroup(void *ctx, const char *folder, bool unified)
 {
+    struct dgl_host_memory *memory = ctx;
+    const struct cgroup_files *files = unified ? &version2 : &version1;
     uint64_t limit = UINT64_MAX, used = 0, one;
     for (int i = 0; i < 2 && files->limits[i]; i++)
         if (dgl_kernel_number(folder, files->limits[i], &one) && one < limit)
@@ -108,54 +108,10 @@ static void apply_cgroup(struct dgl_host_memory *memory, const char *folder,
     }
 }
 
-/* Applies the limits of this process's cgroup and of its parents, up to the root of the mount. In a
- * container the path may be one of the host that does not exist here. The root of the mount is then
- * the container's own cgroup. */
-static void apply_cgroups(struct dgl_host_memory *memory, const char *mount, struct dgl_str path,
-                          const struct cgroup_files *files)
-{
-    char folder[PATH_BYTES];
-    if (memmem(path.p, path.len, "/..", 3)) /* the path is outside of the cgroup namespace: use the
-                                             * root of the mount */
-        path.len = 0;
-    while (true) {
-        while (path.len > 0 && path.p[path.len - 1] == '/')
-            path.len--;
-        if (snprintf(folder, sizeof(folder), "%s%.*s", mount, (int)path.len, path.p) <
-            (int)sizeof(folder))
-            apply_cgroup(memory, folder, files);
-        if (path.len == 0)
-            break;
-        while (path.len > 0 && path.p[path.len - 1] != '/')
-            path.len--;
-    }
-}
-
 struct dgl_host_memory dgl_host_memory_under(const char *root)
 {
-    static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
     struct dgl_host_memory memory = machine_memory(root);
-    char path[PATH_BYTES], line[4200];
-    snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof(line), file)) { /* version 1: "4:memory:/a/b", version 2:
-                                                       * "0::/a/b" */
-        struct dgl_str rest = dgl_str_trim(dgl_str_of(line)), number, controllers, one;
-        if (!dgl_str_split(&rest, ':', &number) || !dgl_str_split(&rest, ':', &controllers))
-            continue;
-        const bool unified = controllers.len == 0;
-        while (dgl_str_split(&controllers, ',', &one))
-            if (dgl_str_eq(one, "memory")) {
-                snprintf(path, sizeof(path), "%s/sys/fs/cgroup/memory", root);
-                apply_cgroups(&memory, path, rest, &version1);
-            }
-        for (size_t i = 0; i < 2 && unified; i++) {
-            snprintf(path, sizeof(path), "%s%s", root, mounts[i]);
-            apply_cgroups(&memory, path, rest, &version2);
-        }
-    }
-    if (file)
-        fclose(file);
+    dgl_cgroups_each(root, "memory", apply_cgroup, &memory);
     return memory;
 }
 

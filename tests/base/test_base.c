@@ -1,7 +1,8 @@
-/* Status texts, the log, checked arithmetic, arenas, growing arrays, parallel loops. */
+/* Status texts, the log, checked arithmetic, arenas, growing arrays, parallel loops, pipelines. */
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -10,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/thread.h"
+#include "tests/support/fake_tree.h"
 
 static void status_texts_are_distinct(void **state)
 {
@@ -404,10 +406,131 @@ static void parallel_for_stops_at_a_failure(void **state)
     assert_int_equal(dgl_parallel_for(4, 1000, count_item, &many), DGL_ERR_INTEGRITY);
 }
 
+/* ---- pipelines ------------------------------------------------------------------------------- */
+
+enum { ITEMS = 1000, MOST_SLOTS = 12 };
+
+struct line_case {
+    const char *name;
+    size_t count;
+    int32_t threads;
+    size_t slots, lag;
+    size_t bad, refused; /* items that fail to be produced, or consumed; SIZE_MAX = none */
+};
+static const struct line_case lines[] = {
+    {"no helper", ITEMS, 0, 1, 0, SIZE_MAX, SIZE_MAX},
+    {"no helper, slots that are freed later", ITEMS, 0, 3, 2, SIZE_MAX, SIZE_MAX},
+    {"a helper", ITEMS, 1, 2, 1, SIZE_MAX, SIZE_MAX},
+    {"seven helpers", ITEMS, 7, MOST_SLOTS, 2, SIZE_MAX, SIZE_MAX},
+    {"more helpers than slots", ITEMS, 7, 3, 2, SIZE_MAX, SIZE_MAX},
+    {"more helpers than items", 3, 7, MOST_SLOTS, 2, SIZE_MAX, SIZE_MAX},
+    {"nothing to do", 0, 3, 4, 1, SIZE_MAX, SIZE_MAX},
+    {"no helper, a failure", ITEMS, 0, 2, 1, 17, SIZE_MAX},
+    {"a failure of a helper", ITEMS, 7, MOST_SLOTS, 2, 500, SIZE_MAX},
+    {"a failure of the first item", ITEMS, 7, MOST_SLOTS, 2, 0, SIZE_MAX},
+    {"a refusal", ITEMS, 7, MOST_SLOTS, 2, SIZE_MAX, 300},
+    {"a refusal before a failure", ITEMS, 7, MOST_SLOTS, 2, 303, 300},
+    {"a failure before a refusal", ITEMS, 7, MOST_SLOTS, 2, 300, 303},
+};
+
+struct line {
+    const struct line_case *row;
+    pthread_t caller;
+    size_t consumed;
+    atomic_int produced, wrong;
+    size_t held[MOST_SLOTS]; /* the item in each slot; no lock: the pipeline orders the uses */
+};
+
+static enum dgl_status produce_item(void *ctx, int32_t thread, size_t item)
+{
+    struct line *l = ctx;
+    const struct line_case *row = l->row;
+    bool own = pthread_equal(l->caller, pthread_self());
+    atomic_fetch_add(&l->wrong, own != (thread == 0) || thread > row->threads);
+    atomic_fetch_add(&l->produced, 1);
+    l->held[item % row->slots] = item;
+    return item == row->bad ? DGL_ERR_IO : DGL_OK;
+}
+
+static enum dgl_status consume_item(void *ctx, size_t item, enum dgl_status produced)
+{
+    struct line *l = ctx;
+    const struct line_case *row = l->row;
+    bool is_next = item == l->consumed++ && pthread_equal(l->caller, pthread_self());
+    for (size_t i = item < row->lag ? 0 : item - row->lag; i <= item; i++)
+        is_next = is_next && l->held[i % row->slots] == i; /* not used again too early */
+    atomic_fetch_add(&l->wrong, !is_next || (produced != DGL_OK) != (item == row->bad));
+    return item == row->refused ? DGL_ERR_CANCELLED : produced;
+}
+
+static void pipeline_consumes_in_order(void **state)
+{
+    const struct line_case *row = *state;
+    size_t end = row->bad < row->refused ? row->bad : row->refused;
+    for (int i = 0; i < 20; i++) {
+        struct line l = {.row = row, .caller = pthread_self()};
+        enum dgl_status want = end >= row->count ? DGL_OK
+                               : end == row->bad ? DGL_ERR_IO
+                                                 : DGL_ERR_CANCELLED;
+        assert_int_equal(
+            dgl_pipeline_run(NULL,
+                             &(struct dgl_pipeline){row->count, row->threads, row->slots, row->lag,
+                                                    produce_item, consume_item, &l}),
+            want);
+        assert_int_equal(l.wrong, 0);
+        assert_int_equal(l.consumed, want == DGL_OK ? row->count : end + 1);
+        assert_in_range(l.produced, l.consumed, l.consumed + row->slots);
+    }
+}
+
+struct quota {
+    const char *name;
+    struct fake_file files[4];
+    int32_t most;
+};
+static const struct quota quotas[] = {
+    {"no cgroup", {{NULL, NULL}}, INT32_MAX},
+    {"version 2, half a processor",
+     {{"proc/self/cgroup", "0::/app\n"}, {"sys/fs/cgroup/app/cpu.max", "50000 100000\n"}},
+     1},
+    {"version 2, no limit",
+     {{"proc/self/cgroup", "0::/app\n"}, {"sys/fs/cgroup/app/cpu.max", "max 100000\n"}},
+     INT32_MAX},
+    {"version 2, a parent",
+     {{"proc/self/cgroup", "0::/a/b\n"},
+      {"sys/fs/cgroup/a/cpu.max", "90000 100000\n"},
+      {"sys/fs/cgroup/a/b/cpu.max", "900000 100000\n"}},
+     1},
+    {"version 1",
+     {{"proc/self/cgroup", "4:cpu,cpuacct:/app\n"},
+      {"sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "100000\n"},
+      {"sys/fs/cgroup/cpu/app/cpu.cfs_period_us", "100000\n"}},
+     1},
+    {"version 1, no limit",
+     {{"proc/self/cgroup", "4:cpu,cpuacct:/app\n"},
+      {"sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "-1\n"},
+      {"sys/fs/cgroup/cpu/app/cpu.cfs_period_us", "100000\n"}},
+     INT32_MAX},
+    {"a period of zero",
+     {{"proc/self/cgroup", "0::/app\n"}, {"sys/fs/cgroup/app/cpu.max", "50000 0\n"}},
+     INT32_MAX},
+};
+
+static void threads_are_limited_by_cgroups(void **state)
+{
+    const struct quota *row = *state;
+    char *root = test_tmpdir();
+    const int32_t all = dgl_cpu_count();
+    fake_tree_write(root, row->files);
+    assert_int_equal(dgl_thread_count_under(root), row->most < all ? row->most : all);
+    test_tmpdir_remove(root);
+}
+
 static void processors_and_clock_are_sane(void **state)
 {
     (void)state;
     assert_in_range(dgl_cpu_count(), 1, 100000);
+    assert_in_range(dgl_thread_count(), 1, dgl_cpu_count());
     uint64_t a = dgl_now_ns(), b = dgl_now_ns();
     assert_true(a > 0 && b >= a);
 }
@@ -444,6 +567,8 @@ int main(void)
         cmocka_unit_test(processors_and_clock_are_sane),
     };
     return test_run_table("dates", parse_date, date_cases) +
+           test_run_table("pipelines", pipeline_consumes_in_order, lines) +
+           test_run_table("quotas", threads_are_limited_by_cgroups, quotas) +
            cmocka_run_group_tests_name("base", tests, NULL, NULL) +
            test_run_table("checked ranges", check_range, range_cases);
 }

@@ -252,6 +252,23 @@ enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uin
 enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                void *bytes, uint64_t size);
 
+/* Slots of memory in which the host prepares bytes for buffers. They are mapped if the GPU can copy
+ * from mapped memory. Any thread may write to the memory of a slot; the functions are called on the
+ * device's thread. gl_upload.c */
+struct gl_staging;
+struct gl_range;
+enum dgl_status gl_staging_create(struct gl_device *dev, uint32_t slots, uint64_t slot_bytes,
+                                  struct gl_staging **out);
+/* The copies from its slots may still run. */
+void gl_staging_destroy(struct gl_staging **staging);
+void *gl_staging_slot(const struct gl_staging *staging, uint32_t slot);
+/* Queues a copy of the slot's first to->size bytes. Their memory must not change until
+ * gl_staging_wait(). Offsets, sizes and order are as with gl_buffer_write(). */
+enum dgl_status gl_staging_send(struct gl_device *dev, struct gl_staging *staging, uint32_t slot,
+                                const struct gl_range *to);
+/* Waits until the copy from a slot has ended. */
+enum dgl_status gl_staging_wait(struct gl_device *dev, struct gl_staging *staging, uint32_t slot);
+
 /* Allocator of buffer storage in large pages, through the device's Vulkan driver. If it is not
  * available, *out is NULL and `reason` has the cause. Buffers keep their storage after the
  * allocator is destroyed. Creating it takes some tenths of a second. gl_vulkan_memory.c */

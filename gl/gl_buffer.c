@@ -36,16 +36,14 @@ void gl_copy(GLuint src, uint64_t src_offset, GLuint dst, uint64_t dst_offset, u
                         (GLintptr)dst_offset, (GLsizeiptr)size);
 }
 
-/* Software drivers copy straight into the buffer; elsewhere glBufferSubData could tempt the driver
- * to keep the buffer within the host's reach. */
-static bool writes_directly(const struct gl_device *dev)
+bool gl_buffer_writes_directly(const struct gl_device *dev)
 {
     return dev->caps.software || !dev->ext.buffer_storage;
 }
 
 static void allocate(const struct gl_device *dev, uint64_t size, const void *bytes)
 {
-    GLbitfield flags = writes_directly(dev) ? GL_DYNAMIC_STORAGE_BIT_EXT : 0;
+    GLbitfield flags = gl_buffer_writes_directly(dev) ? GL_DYNAMIC_STORAGE_BIT_EXT : 0;
 
     if (dev->ext.buffer_storage)
         dev->ext.BufferStorage(GL_COPY_WRITE_BUFFER, (GLsizeiptr)size, bytes, flags);
@@ -157,11 +155,11 @@ enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer,
     if (status != DGL_OK)
         return status;
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
-    if (!writes_directly(dev))
+    if (!gl_buffer_writes_directly(dev))
         status = gl_upload_write(dev, buffer->id, offset, bytes, size);
     else
         glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
-    for (uint64_t done = 0; writes_directly(dev) && done < size;) {
+    for (uint64_t done = 0; gl_buffer_writes_directly(dev) && done < size;) {
         uint64_t part = size - done < MAX_WRITE_BYTES ? size - done : MAX_WRITE_BYTES;
         glBufferSubData(GL_COPY_WRITE_BUFFER, (GLintptr)(offset + done), (GLsizeiptr)part,
                         (const char *)bytes + done);

@@ -244,12 +244,11 @@ struct gl_hostbuf {
 };
 enum gl_hostbuf_use { GL_HOSTBUF_UPLOAD, GL_HOSTBUF_READBACK };
 
-/* Staging memory for writes, in segments. gl_upload.c */
+/* Staging memory for writes, whose slots are segments. gl_upload.c */
 #define GL_UPLOAD_SEGMENTS      4
 #define GL_UPLOAD_SEGMENT_BYTES (8u << 20)
 struct gl_upload {
-    struct gl_hostbuf buf;
-    GLsync busy[GL_UPLOAD_SEGMENTS]; /* signalled when the GPU has read the segment */
+    struct gl_staging *staging; /* NULL until it is needed */
     uint32_t segment, used;
 };
 
@@ -446,6 +445,10 @@ enum dgl_status gl_hostbuf_init(struct gl_device *dev, struct gl_hostbuf *buf, u
                                 enum gl_hostbuf_use use);
 void gl_hostbuf_finish(struct gl_hostbuf *buf);
 
+/* Returns true if the host's bytes are copied straight into buffers, without staging memory:
+ * software drivers do so, and elsewhere glBufferSubData() could tempt the driver to keep the buffer
+ * within the host's reach. */
+bool gl_buffer_writes_directly(const struct gl_device *dev);
 enum dgl_status gl_upload_write(struct gl_device *dev, GLuint dst, uint64_t offset,
                                 const void *bytes, uint64_t size);
 void gl_upload_finish(struct gl_device *dev);

@@ -123,6 +123,53 @@ static void test_large(void **state)
     free(out);
 }
 
+/* Slots are filled again while the copies from others run. */
+static void test_staging(void **state)
+{
+    (void)state;
+    enum { SLOTS = 3, SLOT_WORDS = 5000, SENDS = 11 };
+    static uint32_t in[SENDS * SLOT_WORDS], out[SENDS * SLOT_WORDS];
+    struct gl_staging *staging = NULL;
+    struct gl_buffer *buffer = make(sizeof(in), true);
+    fill(in, SENDS * SLOT_WORDS, 7);
+    assert_int_equal(gl_staging_create(dev, SLOTS, SLOT_WORDS * 4, &staging), DGL_OK);
+    for (uint32_t i = 0; i < SENDS; i++) {
+        const struct gl_range to = {buffer, i * SLOT_WORDS * 4ull, SLOT_WORDS * 4 - i * 4};
+        assert_int_equal(gl_staging_wait(dev, staging, i % SLOTS), DGL_OK);
+        memcpy(gl_staging_slot(staging, i % SLOTS), in + i * SLOT_WORDS, to.size);
+        assert_int_equal(gl_staging_send(dev, staging, i % SLOTS, &to), DGL_OK);
+        memset(in + i * SLOT_WORDS + to.size / 4, 0, i * 4);
+    }
+    gl_staging_destroy(&staging);
+    assert_null(staging);
+    assert_int_equal(gl_buffer_read(dev, buffer, 0, out, sizeof(out)), DGL_OK);
+    assert_memory_equal(in, out, sizeof(in));
+    gl_buffer_destroy(dev, &buffer);
+}
+
+static void test_staging_refusals(void **state)
+{
+    (void)state;
+    struct gl_staging *staging = NULL;
+    struct gl_buffer *buffer = make(64, true);
+    uint32_t out[16], zeros[16] = {0};
+    assert_int_equal(gl_staging_create(dev, 2, 128, &staging), DGL_OK);
+    memset(gl_staging_slot(staging, 1), 0xFF, 128);
+    test_log_clear(&t);
+    assert_int_equal(gl_staging_send(dev, staging, 1, &(struct gl_range){buffer, 0, 128}),
+                     DGL_ERR_INVALID_ARG);
+    assert_contains(t.text, "128 bytes at 0, but it has 64");
+    assert_int_equal(gl_staging_send(dev, staging, 1, &(struct gl_range){buffer, 2, 8}),
+                     DGL_ERR_INVALID_ARG);
+    gl_staging_destroy(&staging);
+    test_log_clear(&t);
+    assert_int_equal(gl_staging_create(dev, 4, UINT64_MAX / 2, &staging), DGL_ERR_NO_MEMORY);
+    assert_null(staging);
+    assert_int_equal(gl_buffer_read(dev, buffer, 0, out, sizeof(out)), DGL_OK);
+    assert_memory_equal(out, zeros, sizeof(out));
+    gl_buffer_destroy(dev, &buffer);
+}
+
 static void test_many_small_writes(void **state)
 {
     (void)state;
@@ -437,6 +484,8 @@ int main(void)
         CASE(test_write_then_read),
         CASE(test_write_inside),
         CASE(test_large),
+        CASE(test_staging),
+        CASE(test_staging_refusals),
         CASE(test_many_small_writes),
         CASE(test_zero_all),
         CASE(test_zero_part),

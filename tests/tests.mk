@@ -12,6 +12,7 @@ TEST_LDFLAGS_test_gl_program := -Wl,--wrap=glGetProgramiv
 TEST_LDFLAGS_test_gl_memory := -Wl,--wrap=ioctl
 TEST_LDFLAGS_test_gl_compiler := -Wl,--wrap=glShaderSource,--wrap=glDispatchComputeIndirect,--wrap=gl_verdict_is_known_good,--wrap=dgl_now_ns
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
+TEST_LDFLAGS_test_weight_upload := -Wl,--wrap=dgl_thread_count
 TEST_LDFLAGS_test_memory_now := -Wl,--wrap=dgl_host_memory
 TEST_LDFLAGS_test_kv_cache := $(GL_FAIL)
 TEST_LDFLAGS_test_prefix := $(GL_FAIL)

@@ -38,7 +38,8 @@ struct weight_upload_params {
     void *progress_priv;
     const bool *only; /* [weights->num_buffers]: buffers to fill, or NULL to fill all */
 };
-/* Fills every band and vector, a few rows at a time through host memory. Slow. */
+/* Fills every band and vector, a few rows at a time through host memory, on several threads. The
+ * callback of the progress is called on this thread. Slow. */
 enum dgl_status weight_buffers_upload(const struct weight_buffers *wb, struct dgl_device *dev,
                                       const struct weight_upload_params *params);
 

@@ -10,6 +10,8 @@
 #include "core/base/file.h"
 #include "tests/support/process.h"
 
+#define PEERS "peers/llama.cpp-linux-x86_64.tar.xz"
+
 /* Runs "python3 tools/dev/NAME ARGS" in the sources' folder. */
 static void run_script(struct process_result *r, const char *const *args)
 {
@@ -222,14 +224,21 @@ struct file_row {
 };
 
 static const struct file_row files[] = {
-    {"llama-3.2-1b", "q4_k", "llama", ""},
+    {"llama-3.2-1b", "Q4_K_M", "llama", ""},
     {"llama-3.2-1b", "f16", "llama", ""},
-    {"llama-3.1-8b", "q8_0", "llama", ""},
-    {"gemma-3-1b", "q4_k", "gemma3_text", ""},
-    {"qwen3-0.6b", "q4_k", "qwen3", ""},
-    {"gpt-oss-20b", "mxfp4", "gpt_oss", ", experts=4, expert_ffn=96"},
-    {"qwen3-30b-a3b", "q4_k", "qwen3_moe", ", experts=8, used=2, expert_ffn=256"},
-    {"mixtral-8x7b", "q4_k", "mixtral", ", experts=4"},
+    {"llama-3.1-8b", "all-q8_0", "llama", ""},
+    {"mistral-7b", "Q3_K_M", "mistral", ", window=64"},
+    {"qwen2.5-0.5b", "Q5_K_M", "qwen2", ""},
+    {"qwen3-0.6b", "IQ4_XS", "qwen3", ""},
+    {"gemma-2-9b", "Q4_K_M", "gemma2", ""},
+    {"gemma-3-1b", "Q2_K", "gemma3_text", ""},
+    {"phi-3.5-mini", "Q4_K_M", "phi3", ""},
+    {"olmo-2-1b", "Q4_1", "olmo2", ""},
+    {"smollm3-3b", "IQ4_NL", "smollm3", ""},
+    {"granite-3.1-2b", "Q5_0", "granite", ""},
+    {"gpt-oss-20b", "MXFP4_MOE", "gpt_oss", ", experts=4, expert_ffn=96"},
+    {"qwen3-30b-a3b", "Q4_K_S", "qwen3_moe", ", experts=8, used=2, expert_ffn=256"},
+    {"mixtral-8x7b", "Q4_0", "mixtral", ""},
 };
 
 /* The measurement of llama.cpp uses the same model as ours. */
@@ -241,7 +250,7 @@ static void file_case(void **state)
     snprintf(code, sizeof(code),
              "import sys; sys.path.insert(0, 'tools/dev'); import random_gguf as g; "
              "g.write(sys.argv[1], dict(g.SHAPES['%s'], layers=2, vocab=320, hidden=256, ffn=256, "
-             "heads=4, kv=1%s), '%s')",
+             "heads=4, kv=1%s), g.quant_name('%s'))",
              row->shape, row->more, row->type);
     run_script(&r, (const char *const[]){"-c", code, checked(path), NULL});
     assert_code(&r, 0);
@@ -250,6 +259,80 @@ static void file_case(void **state)
     assert_code(&r, 0);
     const struct dgl_json *root = process_json(&r);
     assert_string_equal(dgl_json_str(dgl_json_get(root, "family")).p, row->family);
+    process_finish(&r);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+/* Values of a router differ: with equal ones every token would use the same experts. */
+static void routers_are_random(void **state)
+{
+    struct process_result r;
+    (void)state;
+    run_script(
+        &r,
+        (const char *const[]){
+            "-c",
+            "import random, struct, sys; sys.path.insert(0, 'tools/dev'); "
+            "import random_gguf as g; shape = g.SHAPES['mixtral-8x7b']; "
+            "assert ('blk.0.ffn_gate_inp.weight', (8, 4096), 'f32') in g.tensors(shape, 'Q4_K_M'); "
+            "v = struct.unpack('<32768f', g.rows_bytes(random.Random(1), 8, 4096, 'f32', False)); "
+            "print(len(set(v)) > 30000, 0.007 < min(map(abs, v)) < max(map(abs, v)) < 0.04, "
+            "abs(sum(v)) < 20)",
+            NULL});
+    assert_code(&r, 0);
+    assert_string_equal(r.out, "True True True\n");
+    process_finish(&r);
+}
+
+/* Each tensor has the type that llama-quantize selects, in models with the remainders, numbers of
+ * layers and numbers of experts of the published shapes. */
+static const char types_code[] =
+    "import os, re, subprocess, sys\n"
+    "sys.path.insert(0, 'tools/dev')\n"
+    "import random_gguf as g\n"
+    "peers, path, name = sys.argv[1:]\n"
+    "shape = g.SHAPES[name]\n"
+    "few = dict(shape, vocab=320, hidden=256 + shape['hidden'] % 256, ffn=256 + shape['ffn'] % "
+    "256, "
+    "heads=shape['heads'] // shape['kv'], kv=1, dim=32)\n"
+    "if 'experts' in few: few.update(experts=min(few['experts'], 16))\n"
+    "if 'expert_ffn' in few: few.update(expert_ffn=256 + few['expert_ffn'] % 256)\n"
+    "g.write(path, few, 'F16')\n"
+    "for kind in [k for k in g.FILE_TYPES if k != 'F32']:\n"
+    "    done = subprocess.run([peers + '/llama-quantize', '--dry-run', path, kind], text=True, "
+    "env={'LD_LIBRARY_PATH': peers}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)\n"
+    "    found = {m[1]: (m[3] or m[2]).lower() for m in re.finditer(r'/ *\\d+\\] (\\S+) .*type = "
+    "+(\\w+), "
+    "size = +[\\d.]+ MiB(?: -> +[\\d.]+ MiB \\((\\w+)\\))?', done.stdout)}\n"
+    "    for tensor, _, wanted in g.tensors(few, kind):\n"
+    "        if found.get(tensor) != wanted:\n"
+    "            sys.exit(f'{kind}: {tensor} is {wanted}, llama-quantize has "
+    "{found.get(tensor)}')\n";
+
+struct quantised {
+    const char *name; /* of the shape */
+};
+
+static const struct quantised quantised[] = {
+    {"smollm2-135m"}, {"llama-3.2-1b"}, {"qwen2.5-0.5b"},  {"phi-3.5-mini"},
+    {"gemma-3-1b"},   {"mixtral-8x7b"}, {"qwen3-30b-a3b"}, {"gpt-oss-20b"},
+};
+
+static void types_are_those_of_llama_quantize(void **state)
+{
+    const struct quantised *row = *state;
+    struct process_result r;
+    if (!test_data(PEERS))
+        SKIP("%s: no " PEERS " in the test data", row->name);
+#ifndef __x86_64__
+    SKIP("%s: " PEERS " is for x86_64", row->name);
+#endif
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    run_script(&r, (const char *const[]){"-c", types_code, test_unpacked(PEERS, "peers"),
+                                         checked(path), row->name, NULL});
+    if (r.code)
+        fail_msg("%s: %s", row->name, r.err);
     process_finish(&r);
     free(path);
     test_tmpdir_remove(dir);
@@ -326,10 +409,15 @@ static const struct script_row scripts[] = {
      NULL,
      "docs/cli.md: "},
     {"random_gguf of no shape",
-     {"tools/dev/random_gguf.py", "/none/x", "nosuch", "q4_k"},
+     {"tools/dev/random_gguf.py", "/none/x", "nosuch", "Q4_K_M"},
      2,
      NULL,
      "llama-3.2-1b"},
+    {"random_gguf of no type",
+     {"tools/dev/random_gguf.py", "/none/x", "llama-3.2-1b", "all-q9"},
+     2,
+     NULL,
+     "invalid quant_name value: 'all-q9'"},
 };
 
 static void script_case(void **state)
@@ -366,6 +454,7 @@ static void a_refusal_is_passed_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_are_drawn),
+                                       cmocka_unit_test(routers_are_random),
                                        cmocka_unit_test(a_refusal_is_passed_on)};
     if (!has_python()) {
         printf("1..0 # SKIP no python3 here\n");
@@ -374,6 +463,7 @@ int main(void)
     int failures = test_run_table("bench_check", gate_case, gates);
     failures += test_run_table("measure", measurement_case, measurements);
     failures += test_run_table("random_gguf", file_case, files);
+    failures += test_run_table("llama-quantize", types_are_those_of_llama_quantize, quantised);
     failures += test_run_table("scripts", script_case, scripts);
     return failures + cmocka_run_group_tests(tests, NULL, NULL);
 }

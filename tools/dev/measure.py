@@ -30,16 +30,16 @@ BENCH_SECONDS = 240
 # name, shape and type here, shape and type of the peer's file (None: the peer's row is another), depth, tokens of
 # decode, further flags
 ROWS = [
-    ("1b-q4_k", "llama-3.2-1b:q4_k", ("llama-3.2-1b", "q4_k"), 0, 128, []),
-    ("1b-q8_0", "llama-3.2-1b:q8_0", ("llama-3.2-1b", "q8_0"), 0, 128, []),
-    ("1b-f16", "llama-3.2-1b:f16", ("llama-3.2-1b", "f16"), 0, 128, []),
-    ("gemma-1b-q4_k", "gemma-3-1b:q4_k", ("gemma-3-1b", "q4_k"), 0, 128, []),
-    ("8b-q4_k", "llama-3.1-8b:q4_k", ("llama-3.1-8b", "q4_k"), 0, 128, []),
-    ("1b-q4_k-d4096", "llama-3.2-1b:q4_k", ("llama-3.2-1b", "q4_k"), 4096, 64, []),
-    ("gpt-oss-20b", "gpt-oss-20b:mxfp4", ("gpt-oss-20b", "mxfp4"), 0, 128, []),
-    ("qwen3-30b-a3b", "qwen3-30b-a3b:q4_k", ("qwen3-30b-a3b", "q4_k"), 0, 128, []),
-    ("mixtral-8x7b", "mixtral-8x7b:q4_k", ("mixtral-8x7b", "q4_k"), 0, 128, []),
-    ("qwen3-0.6b-q4_k", "qwen3-0.6b:q4_k", ("qwen3-0.6b", "q4_k"), 0, 128, []),
+    ("1b-q4_k", "llama-3.2-1b:q4_k", ("llama-3.2-1b", "Q4_K_M"), 0, 128, []),
+    ("1b-q8_0", "llama-3.2-1b:q8_0", ("llama-3.2-1b", "Q8_0"), 0, 128, []),
+    ("1b-f16", "llama-3.2-1b:f16", ("llama-3.2-1b", "F16"), 0, 128, []),
+    ("gemma-1b-q4_k", "gemma-3-1b:q4_k", ("gemma-3-1b", "Q4_K_M"), 0, 128, []),
+    ("8b-q4_k", "llama-3.1-8b:q4_k", ("llama-3.1-8b", "Q4_K_M"), 0, 128, []),
+    ("1b-q4_k-d4096", "llama-3.2-1b:q4_k", ("llama-3.2-1b", "Q4_K_M"), 4096, 64, []),
+    ("gpt-oss-20b", "gpt-oss-20b:mxfp4", ("gpt-oss-20b", "MXFP4_MOE"), 0, 128, []),
+    ("qwen3-30b-a3b", "qwen3-30b-a3b:q4_k", ("qwen3-30b-a3b", "Q4_K_M"), 0, 128, []),
+    ("mixtral-8x7b", "mixtral-8x7b:q4_k", ("mixtral-8x7b", "Q4_K_M"), 0, 128, []),
+    ("qwen3-0.6b-q4_k", "qwen3-0.6b:q4_k", ("qwen3-0.6b", "Q4_K_M"), 0, 128, []),
 ]
 
 

@@ -1907,6 +1907,7 @@ struct dgl_bench_params {
     bool skip_copy;              /* do not measure copy_gbps, which stays 0 */
     dgl_progress_cb progress_cb; /* may be NULL; in tokens of all runs */
     void *progress_priv;         /* first argument of progress_cb */
+    int32_t readback_interval;   /* as in dgl_generate_params; must be 0 for a batch */
 };
 #define dgl_bench_params(...) (&(struct dgl_bench_params){__VA_ARGS__})
 struct dgl_bench_result {

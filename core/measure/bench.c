@@ -127,7 +127,8 @@ static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
         b->s,
         dgl_generate_params(.ids = b->ids, .num_ids = (size_t)prompt, .max_tokens = tokens,
                             .sampling = {.temperature = 0}, .ignore_eos = true,
-                            .token_cb = note_arrival, .priv = b),
+                            .readback_interval = b->p.readback_interval, .token_cb = note_arrival,
+                            .priv = b),
         g);
     b->s->state.runner.profile = NULL;
     return status == DGL_OK && g->finish == DGL_FINISH_CANCELLED ? DGL_ERR_CANCELLED : status;
@@ -470,6 +471,14 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
     if (p->batch < 1 || p->batch > DGL_BENCH_BATCH_MAX)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "bench: a batch of %d sequences: 1 to %d",
                         p->batch, DGL_BENCH_BATCH_MAX);
+    if (p->batch > 1 && p->readback_interval)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "bench: a readback interval is of one sequence, not of a batch of %d",
+                        p->batch);
+    if (p->readback_interval < 0 || p->readback_interval > DGL_READBACK_INTERVAL_MAX)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "bench: readback interval %d is not within 0 and %d", p->readback_interval,
+                        DGL_READBACK_INTERVAL_MAX);
     if (p->batch > 1 && p->batch_invariant && p->profile)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "bench: a profile is of passes that sequences share, and none is shared "
@@ -505,7 +514,9 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->warmup = warmup;
     r->context = s->seq.context;
     r->ubatch = s->state.ubatch;
-    b.decode = recipe_decode(SAMPLE_GREEDY, 0, session_readback_interval(s) > 1);
+    b.decode = recipe_decode(
+        SAMPLE_GREEDY, 0,
+        (p->readback_interval ? p->readback_interval : session_readback_interval(s)) > 1);
     b.prompt = p->depth > 0 ? p->depth : 1;
     /* Ids spread over the vocabulary. Their meaning does not matter. */
     const size_t alone = (size_t)p->depth + (size_t)p->prompt_tokens;

@@ -228,7 +228,29 @@ static void json_has_the_schema_of_doppler(void **state)
                     number(root, "estimate_bytes"));
     assert_string_equal(dgl_json_str(dgl_json_at(dgl_json_get(root, "flags"), 0)).p, "--device");
     assert_int_equal(dgl_json_str(dgl_json_get(root, "manifest_hash")).len, 64);
+    assert_near(number(root, "held_bytes"), number(root, "weight_bytes"), 0);
+    assert_in_range(number(root, "held_bytes"), number(root, "file_bytes"),
+                    1.03 * number(root, "file_bytes"));
     process_finish(&r);
+}
+
+/* Eight tokens after the first one are read back together, or one by one. */
+static void the_readback_interval_is_used(void **state)
+{
+    static const struct {
+        const char *interval;
+        double readbacks;
+    } rows[] = {{"1", 8}, {"8", 1}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct process_result r;
+        process_command(&r, "bench", "--device", "any", "-n", "8", "--prompt-tokens", "1", "-r",
+                        "1", "--readback-interval", rows[i].interval, "--json", NULL);
+        assert_code(&r, 0);
+        const struct dgl_json *counters = dgl_json_get(process_json(&r), "counters");
+        assert_near(number(dgl_json_get(counters, "decode"), "readbacks"), rows[i].readbacks, 0);
+        process_finish(&r);
+    }
 }
 
 /* Lengths double up to the largest one in the context of 300. The figure has a point for each. */
@@ -575,6 +597,7 @@ int main(void)
         cmocka_unit_test(compare_tells_what_differs),
         cmocka_unit_test(a_report_equals_itself),
         cmocka_unit_test(json_has_the_schema_of_doppler),
+        cmocka_unit_test(the_readback_interval_is_used),
         cmocka_unit_test(sweep_reaches_the_context),
         cmocka_unit_test(batches_are_swept_up_to_the_one_asked_for),
         cmocka_unit_test(matrix_has_the_types_asked_for),

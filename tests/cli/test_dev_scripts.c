@@ -242,23 +242,49 @@ static const struct file_row files[] = {
 };
 
 /* The measurement of llama.cpp uses the same model as ours. */
-static void file_case(void **state)
+static void write_model(const struct file_row *row, const char *path)
 {
-    const struct file_row *row = *state;
     struct process_result r;
-    char code[512], *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    char code[512];
     snprintf(code, sizeof(code),
              "import sys; sys.path.insert(0, 'tools/dev'); import random_gguf as g; "
              "g.write(sys.argv[1], dict(g.SHAPES['%s'], layers=2, vocab=320, hidden=256, ffn=256, "
              "heads=4, kv=1%s), g.quant_name('%s'))",
              row->shape, row->more, row->type);
-    run_script(&r, (const char *const[]){"-c", code, checked(path), NULL});
+    run_script(&r, (const char *const[]){"-c", code, path, NULL});
     assert_code(&r, 0);
     process_finish(&r);
+}
+
+static void file_case(void **state)
+{
+    const struct file_row *row = *state;
+    struct process_result r;
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    write_model(row, checked(path));
     process_command(&r, "inspect", "-m", path, "--json", NULL);
     assert_code(&r, 0);
     const struct dgl_json *root = process_json(&r);
     assert_string_equal(dgl_json_str(dgl_json_get(root, "family")).p, row->family);
+    process_finish(&r);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+/* The files have no tokenizer. */
+static void a_file_is_measured(void **state)
+{
+    struct process_result r;
+    (void)state;
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    write_model(&files[0], checked(path));
+    process_command(&r, "bench", "-m", path, "--device", "any", "-n", "2", "--prompt-tokens", "2",
+                    "-r", "1", "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    const double held = dgl_json_f64(dgl_json_get(root, "held_bytes"));
+    const double file = dgl_json_f64(dgl_json_get(root, "file_bytes"));
+    assert_in_range(held, file, 1.03 * file);
     process_finish(&r);
     free(path);
     test_tmpdir_remove(dir);
@@ -453,9 +479,9 @@ static void a_refusal_is_passed_on(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_are_drawn),
-                                       cmocka_unit_test(routers_are_random),
-                                       cmocka_unit_test(a_refusal_is_passed_on)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_drawn), cmocka_unit_test(a_file_is_measured),
+        cmocka_unit_test(routers_are_random), cmocka_unit_test(a_refusal_is_passed_on)};
     if (!has_python()) {
         printf("1..0 # SKIP no python3 here\n");
         return 0;

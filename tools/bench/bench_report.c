@@ -76,16 +76,16 @@ static void env_json(struct dgl_json_writer *w, const struct dgl_device *device)
     dgl_jw_end_object(w);
 }
 
-static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m)
+/* `file` may be NULL. */
+static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m,
+                       const struct dgl_model_file *file)
 {
-    struct dgl_model_file *file = NULL;
-    bool known = dgl_inspect(NULL, dgl_inspect_params(.path = m->path), &file) == DGL_OK;
     dgl_jw_field_object(w, "modelInfo");
     dgl_jw_field_cstr(w, "modelId", m->path);
     dgl_jw_field_cstr(w, "modelName", m->name);
     dgl_jw_field_cstr(w, "quantization", m->quantization);
     dgl_jw_field_u64(w, "totalSizeBytes", m->weight_bytes);
-    if (known)
+    if (file)
         dgl_jw_field_u64(w, "tensorCount", dgl_model_file_num_tensors(file));
     else
         dgl_jw_field_null(w, "tensorCount");
@@ -93,7 +93,6 @@ static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m
     dgl_jw_field_i64(w, "hiddenSize", m->hidden);
     dgl_jw_field_u64(w, "parameters", m->parameters);
     dgl_jw_end_object(w);
-    dgl_model_file_destroy(&file);
 }
 
 static void metrics_json(struct dgl_json_writer *w, const struct bench_report *report)
@@ -141,7 +140,8 @@ static void points_json(struct dgl_json_writer *w, const char *key, const char *
     dgl_jw_end_array(w);
 }
 
-static void settings_json(struct dgl_json_writer *w, const struct bench_report *report)
+static void settings_json(struct dgl_json_writer *w, const struct bench_report *report,
+                          const struct dgl_model_file *file)
 {
     const struct dgl_bench_result *r = &report->result;
     const struct dgl_model_info *m = dgl_model_get_info(report->engine->model);
@@ -172,18 +172,26 @@ static void settings_json(struct dgl_json_writer *w, const struct bench_report *
     dgl_jw_field_i64(w, "repetitions", r->repetitions);
     dgl_jw_field_i64(w, "warmup", r->warmup);
     dgl_jw_field_u64(w, "weight_bytes", m->weight_bytes);
+    dgl_jw_field_u64(w, "held_bytes", m->weight_bytes);
+    if (file)
+        dgl_jw_field_u64(w, "file_bytes", dgl_model_file_info(file)->weight_bytes);
+    else
+        dgl_jw_field_null(w, "file_bytes");
 }
 
 static bool print_json(const struct bench_report *report)
 {
     const struct engine *e = report->engine;
     const struct dgl_bench_result *r = &report->result;
+    const struct dgl_model_info *m = dgl_model_get_info(e->model);
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
+    struct dgl_model_file *file = NULL; /* stays NULL if it cannot be read again */
+    dgl_inspect(NULL, dgl_inspect_params(.path = m->path), &file);
     report_begin(&w, "pipeline");
     dgl_jw_field_cstr(&w, "runType", "warm");
     env_json(&w, e->device);
-    model_json(&w, dgl_model_get_info(e->model));
+    model_json(&w, m, file);
     dgl_jw_field_object(&w, "workload");
     dgl_jw_field_cstr(&w, "promptName", "custom");
     dgl_jw_field_i64(&w, "promptTokens", r->prompt_tokens);
@@ -195,7 +203,8 @@ static bool print_json(const struct bench_report *report)
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);
     metrics_json(&w, report);
-    settings_json(&w, report);
+    settings_json(&w, report, file);
+    dgl_model_file_destroy(&file);
     report_f64(&w, "prefill_tps", r->prefill_tps_median);
     report_f64(&w, "decode_tps", r->decode_tps_median);
     report_f64s(&w, "prefill_tps_all", r->prefill_tps, (size_t)r->repetitions);

@@ -116,7 +116,7 @@ static const struct option table[] = {
     FLAG("generate chat", 0, "ignore-eos", ignore_eos, "do not end at a stop token"),
     FLAG("generate chat", 0, "model-defaults", model_defaults,
          "use the sampling values of the model's generation_config.json for omitted options"),
-    NUMBER("generate chat", 0, "readback-interval", "N", I32, readback_interval, 1,
+    NUMBER("generate chat bench", 0, "readback-interval", "N", I32, readback_interval, 1,
            DGL_READBACK_INTERVAL_MAX,
            "tokens per readback, 1 to " MOST_READBACK " (default: 1 on software, " READBACK
            " on hardware)"),

@@ -62,7 +62,7 @@ static int64_t tokens_needed(const struct options *opt)
 #define OPTIONS_HERE                                                                               \
     "device limits kv-type ctx-size shape prompt-tokens n-predict depth batch batch-invariant "    \
     "ubatch repetitions "                                                                          \
-    "warmup sweep matrix types profile trace csv md " OPTIONS_KERNEL
+    "warmup readback-interval sweep matrix types profile trace csv md " OPTIONS_KERNEL
 
 bool command_bench_check(const struct options *opt)
 {
@@ -86,7 +86,8 @@ bool command_bench_check(const struct options *opt)
         console_error("bench load: unexpected argument %s; -m MODEL names the model", opt->arg[1]);
     else if (load && opt->shape)
         console_error("bench load: a shape has no files: give -m MODEL");
-    else if (load && !options_are_used(opt, "bench", form, "prompt-tokens n-predict depth batch"))
+    else if (load && !options_are_used(opt, "bench", form,
+                                       "prompt-tokens n-predict depth batch readback-interval"))
         return false;
     else if (opt->shape && opt->model)
         console_error("bench: give either --shape or -m");
@@ -108,6 +109,9 @@ bool command_bench_check(const struct options *opt)
         console_error("bench: --types is only for --matrix: give both");
     else if (opt->batch_invariant && opt->batch <= 1)
         console_error("bench: --batch-invariant does nothing for one sequence: give --batch");
+    else if (opt->batch > 1 && opt->readback_interval)
+        console_error("bench: --readback-interval is of one sequence, not of --batch %d",
+                      opt->batch);
     else if (opt->batch > 1 && opt->trace)
         console_error("bench: --trace is of one sequence, not of --batch %d", opt->batch);
     else if (opt->batch_invariant && opt->profile)
@@ -123,7 +127,7 @@ bool command_bench_check(const struct options *opt)
         return options_are_used(opt, "bench", "bench compare",
                                 OPTIONS_KERNEL " model limits kv-type ctx-size shape prompt-tokens "
                                                "n-predict depth batch batch-invariant ubatch "
-                                               "repetitions warmup types");
+                                               "repetitions warmup readback-interval types");
     else
         return list_types(opt->types, types) > 0 &&
                (!opt->shape || (options_are_used(opt, "bench", "bench --shape",
@@ -169,6 +173,7 @@ static struct dgl_bench_params bench_params(const struct options *opt, struct en
                                      .batch_invariant = opt->batch_invariant,
                                      .repetitions = opt->repetitions,
                                      .warmup = opt->warmup ? opt->warmup : DGL_BENCH_NO_WARMUP,
+                                     .readback_interval = opt->readback_interval,
                                      .profile = opt->profile || opt->trace,
                                      CONSOLE_PROGRESS(&e->console)};
 }

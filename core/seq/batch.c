@@ -32,33 +32,13 @@ static enum dgl_status check_range(const struct dgl_log *log, const char *name, 
                                                   name, value, most);
 }
 
-/* Makes groups of neighbouring lanes. */
-static enum dgl_status make_groups(struct dgl_batch *b)
-{
-    struct gl_saved saved = {0};
-    enum dgl_status status = model_enter(b->model, &saved);
-    if (status != DGL_OK)
-        return status;
-    for (int32_t first = 0; first + 1 < b->info.sequences && b->num_groups < PLAN_BATCH_GROUPS;) {
-        struct decoder *group = NULL;
-        status = decoder_create(b->lanes[first].session, b->info.sequences - first, &group);
-        if (!group)
-            break;
-        b->groups[b->num_groups++] = group;
-        for (int32_t i = first; i < first + group->slots; i++)
-            b->lanes[i].group = group;
-        first += group->slots;
-    }
-    device_leave(b->model->shard->dev, &saved);
-    return status;
-}
-
 enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p)
 {
     struct dgl_model *m = b->model;
     const struct dgl_log *log = m->log;
-    pthread_mutex_init(&b->lock, NULL);
+    struct gl_saved saved = {0};
     enum dgl_status status;
+    pthread_mutex_init(&b->lock, NULL);
     TRY(check_range(log, "sequences", p->sequences, BATCH_MAX_SEQUENCES));
     TRY(check_range(log, "queue", p->queue, BATCH_MAX_QUEUE));
     TRY(check_range(log, "hold_ms", p->hold_ms, BATCH_MAX_HOLD_MS));
@@ -80,8 +60,21 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
                                .chunk_name = p->chunk_name, .share_prefix = !p->invariant,
                                .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
             &b->runs, &b->lanes[i].session));
-    if (!p->invariant)
-        TRY(make_groups(b));
+    if (p->invariant)
+        goto done;
+    TRY(model_enter(m, &saved));
+    /* Groups of neighbouring lanes. */
+    for (int32_t first = 0; first + 1 < b->info.sequences && b->num_groups < PLAN_BATCH_GROUPS;) {
+        struct decoder *group = NULL;
+        status = decoder_create(b->lanes[first].session, b->info.sequences - first, &group);
+        if (!group)
+            break;
+        b->groups[b->num_groups++] = group;
+        for (int32_t i = first; i < first + group->slots; i++)
+            b->lanes[i].group = group;
+        first += group->slots;
+    }
+    device_leave(m->shard->dev, &saved);
 done:
     return status;
 }
@@ -436,7 +429,6 @@ static void admit(struct dgl_batch *b)
         struct dgl_session *s = lane->session;
         begin_reading(lane, r);
         r->g.interval = session_readback_interval(s);
-        r->g.in_company = true;
         r->start_ns = dgl_now_ns();
         pthread_mutex_lock(&b->lock);
         r->lane = lane;

@@ -88,11 +88,11 @@ void decoder_own(struct dgl_session *s, struct generation *g)
     g->slot = 0;
 }
 
-/* Returns the page table entries for `tokens` tokens of a sequence. The number is even, because two
+/* Returns the page table entries of a sequence for the next steps. The number is even, because two
  * entries share a word. */
-static uint32_t entries_of(const struct generation *g, int32_t tokens)
+static uint32_t entries_of(const struct sequence *seq)
 {
-    return (plan_kv_pages(tokens < g->s->seq.context ? tokens : g->s->seq.context) + 1u) & ~1u;
+    return (sequence_pages(seq, seq->len + DECODER_BURSTS * DECODER_MAX_STEPS) + 1u) & ~1u;
 }
 
 /* Returns the entries that all members need for their next steps. */
@@ -101,8 +101,7 @@ static uint32_t entries_wanted(const struct decoder *d)
     uint32_t entries = 0;
     for (int32_t i = 0; i < d->slots; i++)
         if (d->slot[i].g)
-            entries += entries_of(d->slot[i].g,
-                                  d->slot[i].g->s->seq.len + DECODER_BURSTS * DECODER_MAX_STEPS);
+            entries += entries_of(&d->slot[i].g->s->seq);
     return entries;
 }
 
@@ -117,9 +116,7 @@ bool decoder_admits(const struct decoder *d, const struct generation *g)
     /* The present members need room to grow. */
     const uint32_t entries = d->state->model->shard->kv.entries, most = entries - entries / 16;
     return !g->logits && !g->s->state.runner.profile && d->members < d->slots &&
-           rope_is_common(d, g->s) &&
-           entries_wanted(d) + entries_of(g, g->s->seq.len + DECODER_BURSTS * DECODER_MAX_STEPS) <=
-               most;
+           rope_is_common(d, g->s) && entries_wanted(d) + entries_of(&g->s->seq) <= most;
 }
 
 bool decoder_keeps(const struct generation *g)

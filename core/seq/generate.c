@@ -151,42 +151,11 @@ done:
     return status;
 }
 
-/* Evaluates the sequence up to `count` tokens, and samples the next one. */
-static enum dgl_status eval_next(struct generation *g, int32_t count)
-{
-    enum dgl_status status = session_eval(g->s, count);
-    return status == DGL_OK ? sample_one(g) : status;
-}
-
-/* Evaluates the sequence again if no step can follow. Either the context is full, or the pending
- * token reaches a length at which the rotary frequencies change. */
-static enum dgl_status restart(struct generation *g)
-{
-    struct sequence *seq = &g->s->seq;
-    int32_t tokens = seq->len + 1, keep = g->p->keep;
-    enum dgl_status status;
-    if (seq->len >= seq->context) {
-        /* Drop half of the tokens between the first `keep` and the pending one. */
-        const int32_t dropped = (tokens - keep) / 2;
-        tokens -= dropped;
-        memmove(seq->ids + keep, seq->ids + keep + dropped,
-                (size_t)(tokens - keep) * sizeof(*seq->ids));
-        sequence_trim(seq, keep);
-        g->r->num_shifted += (size_t)dropped;
-    }
-    TRY(eval_next(g, tokens));
-    /* A step that fills the context sets `stopped`, which zeroes the group counts in ARGS. The runs
-     * may have changed, too. ARGS must be written again. */
-    g->s->own.run = NULL;
-done:
-    return status;
-}
-
 enum dgl_status generation_sample_first(struct generation *g)
 {
     enum dgl_status status;
     TRY(g->drawn ? take_token(g, g->first) : sample_one(g));
-    if (!g->done && !g->logits && !g->in_company)
+    if (!g->done && !g->logits && !g->s->seq.pooled)
         TRY(pass_state_is_current(&g->s->state) ? decoder_choose(&g->s->own) : follow_kernels(g));
 done:
     return status;
@@ -194,30 +163,50 @@ done:
 
 enum dgl_status generation_advance(struct generation *g)
 {
+    struct sequence *seq = &g->s->seq;
     struct pass_state *st = &g->s->state;
     struct decoder *own = &g->s->own;
     const bool current = pass_state_is_current(st);
+    int32_t tokens = 0; /* to evaluate by passes */
     enum dgl_status status = DGL_OK;
-    if (g->logits) { /* a pass of its own for each token */
+    if (g->logits) { /* a pass for each token */
+        tokens = seq->len + 1;
         if (!current) {
             TRY(pass_state_follow(st));
             TRY(pass_state_compile(st, generation_draw(g).shapes));
         }
-        TRY(eval_next(g, g->s->seq.len + 1));
     } else if (!current) {
         TRY(follow_kernels(g));
     } else if (decoder_can_push(own)) {
         const uint64_t start = work_ns(g);
         status = decoder_push(own);
         g->r->record_ns += work_ns(g) - start;
-    } else if (own->count == 0) {
-        TRY(restart(g));
-    } else {
+    } else if (own->count > 0) {
         struct decoder_news news;
         int32_t count;
         TRY(decoder_take(own, &news, &count));
         if (count)
             TRY(generation_accept(&news));
+    } else {
+        /* No step can follow. Either the context is full, or the pending token reaches a length at
+         * which the rotary frequencies change. */
+        tokens = seq->len + 1;
+        if (seq->len >= seq->context) {
+            /* Drop half of the tokens between the first `keep` and the pending one. */
+            const int32_t keep = g->p->keep, dropped = (tokens - keep) / 2;
+            tokens -= dropped;
+            memmove(seq->ids + keep, seq->ids + keep + dropped,
+                    (size_t)(tokens - keep) * sizeof(*seq->ids));
+            sequence_trim(seq, keep);
+            g->r->num_shifted += (size_t)dropped;
+        }
+    }
+    if (tokens > 0) {
+        TRY(session_eval(g->s, tokens));
+        TRY(sample_one(g));
+        /* A step that fills the context sets `stopped`, which zeroes the group counts in ARGS. The
+         * runs may have changed, too. ARGS must be written again. */
+        own->run = NULL;
     }
 done:
     return status;
@@ -267,7 +256,7 @@ static struct shape_set needed_shapes(const struct generation *g, int32_t prompt
         shapes = shapes_join(shapes, generation_draw(g).shapes);
     if (g->max_tokens <= 1)
         return shapes;
-    /* restart() evaluates any number of tokens after a change of rotary frequencies, and a known
+    /* generation_advance() evaluates any number of tokens after a change of rotary frequencies, and a known
      * number after a shift. */
     if (!pass_state_rope_holds(&s->state, last))
         for (int rows_log2 = 1; rows_log2 <= PASS_ANY_ROWS; rows_log2++)
@@ -322,11 +311,11 @@ enum dgl_status generation_begin(struct generation *g)
         ids = s->seq.ids;
     }
     TRY(session_take_ids(s, ids, (size_t)count, again ? NULL : &r->num_reused));
-    if (!g->in_company) {
+    if (!g->s->seq.pooled) {
         const int32_t most = g->max_tokens == INT32_MAX ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
         TRY(session_reserve(s, count + (most < ANSWER_TOKENS ? most : ANSWER_TOKENS)));
     }
-    g->rows = g->in_company ? s->state.ubatch : session_eval_rows(s, count - s->seq.len);
+    g->rows = g->s->seq.pooled ? s->state.ubatch : session_eval_rows(s, count - s->seq.len);
     TRY(pass_state_compile(&s->state, needed_shapes(g, count)));
     if (g->max_tokens > 1 && !g->logits)
         TRY(executor_prepare(&s->state.runner, generation_recipe(g)));

@@ -14,7 +14,6 @@ struct generation {
     struct dgl_generate_result *r;
     int32_t interval; /* tokens per readback */
     float *logits;    /* [vocab], gets the logits of each token before it is sampled; may be NULL */
-    bool in_company;  /* the passes over the prompt depend on the prompt alone */
     bool may_step;    /* decode steps may evaluate the last few tokens of the prompt */
     struct decoder *decoder; /* decodes the answer; set by decoder_own() and decoder_join() */
     int32_t slot;            /* in that decoder */
@@ -45,7 +44,7 @@ enum dgl_status generation_begin(struct generation *g);
  * only if decode steps evaluate the last few tokens. Otherwise the pass is queued, not flushed. */
 enum dgl_status generation_pass(struct generation *g, int32_t most);
 /* Samples the next token once the prompt and all tokens so far are evaluated. Waits. An
- * answer in company chooses its executor later, when it first decodes alone. */
+ * answer of a batch chooses its executor later, when it first decodes alone. */
 enum dgl_status generation_sample_first(struct generation *g);
 /* Queues the next steps, or takes the oldest queued ones. Call it until `done`. Returns
  * DGL_ERR_CANCELLED, without a message, if the device was told to stop. */

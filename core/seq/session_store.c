@@ -22,9 +22,7 @@ struct transfer {
     struct dgl_session *s;
     struct session_file file;
     int32_t *ids;
-    float *logits;
-    char *data;        /* the caller's bytes */
-    void *page, *rows; /* buffers for one page of keys or values */
+    char *data; /* the caller's bytes */
     dgl_progress_cb progress_cb;
     void *progress_priv;
     uint64_t done; /* in bytes */
@@ -71,48 +69,49 @@ static enum dgl_status advance(struct transfer *t, uint64_t bytes)
     return go_on && !session_is_cancelled(t->s) ? DGL_OK : DGL_ERR_CANCELLED;
 }
 
-/* Moves everything before the rows. Data that is read ends with an added NUL. An id of a file that
- * is not in the vocabulary is a fault of the file: DGL_ERR_FORMAT. */
-static enum dgl_status move_contents(struct transfer *t)
+/* Moves all parts between the session and the file, ends the file, and reports that all bytes are
+ * moved. Data that is read ends with an added NUL. An id of a file that is not in the vocabulary is
+ * a fault of the file: DGL_ERR_FORMAT. */
+static enum dgl_status move_all(struct transfer *t)
 {
+    struct dgl_session *s = t->s;
+    struct dgl_model *m = s->model;
     const struct session_head *head = &t->file.head;
-    const uint64_t logits = head->has_logits ? head->vocab : 0;
-    enum dgl_status status;
-    if (t->file.in) {
+    const struct plan *plan = session_plan(s);
+    const bool in = t->file.in != NULL;
+    const uint64_t page_bytes = kv_layout_widest_bytes(&plan->kv);
+    const uint64_t logit_bytes = head->has_logits ? head->vocab * 4ull : 0;
+    struct kv_rows rows = {.heads = head->kv_heads};
+    void *page = malloc(page_bytes), *buffer = malloc(page_bytes);
+    float *logits = dgl_calloc(1, logit_bytes);
+    enum dgl_status status = DGL_OK;
+    if (in) {
         t->ids = dgl_new_array(int32_t, head->tokens);
         t->data = dgl_calloc(head->data_bytes + 1, 1);
     }
-    t->logits = dgl_new_array(float, logits);
-    if (!t->ids || !t->logits || (t->file.in && !t->data))
-        return dgl_fail_memory(t->s->model->log, "session file",
-                               (head->tokens + logits) * 4 + head->data_bytes + 1);
-    if (t->file.out && logits > 0)
-        TRY(pass_state_read(&t->s->state, BUF_LOGITS, 0, 0, t->logits, logits * 4));
+    if (!t->ids || !logits || (in && !t->data) || !page || !buffer)
+        TRY(dgl_fail_memory(m->log, "session file",
+                            head->tokens * 4ull + logit_bytes + head->data_bytes + 1 +
+                                2 * page_bytes));
+    if (!in && logit_bytes > 0)
+        TRY(pass_state_read(&s->state, BUF_LOGITS, 0, 0, logits, logit_bytes));
     TRY(session_file_move(&t->file, t->ids, head->tokens * 4ull));
-    TRY(session_file_move(&t->file, t->logits, logits * 4));
+    TRY(session_file_move(&t->file, logits, logit_bytes));
     TRY(session_file_move(&t->file, t->data, head->data_bytes));
-    if (t->file.in && head->tokens)
-        TRY(session_check_ids(t->s, "the session file", t->ids, head->tokens));
-done:
-    return status == DGL_ERR_INVALID_ARG ? DGL_ERR_FORMAT : status;
-}
-
-/* Moves all rows of the cache between device and file, and ends the file. */
-static enum dgl_status move_rows(struct transfer *t)
-{
-    struct dgl_model *m = t->s->model;
-    struct kv_cache *kv = &m->shard->kv;
-    const struct kv_pages *pages = &t->s->seq.pages;
-    const struct session_head *head = &t->file.head;
-    const struct plan *plan = &m->shard->engine->plan;
-    const uint64_t page_bytes = kv_layout_widest_bytes(&plan->kv);
-    struct kv_rows rows = {.heads = head->kv_heads};
-    enum dgl_status status;
+    if (in) {
+        if (head->tokens)
+            status = session_check_ids(s, "the session file", t->ids, head->tokens);
+        TRY(status == DGL_ERR_INVALID_ARG ? DGL_ERR_FORMAT : status);
+        sequence_trim(&s->seq, 0); /* pages shared with other sessions are not overwritten */
+        s->seq.logits_valid = false;
+        TRY(session_reserve(s, (int32_t)head->tokens));
+        TRY(pass_state_write_rope(&s->state, (int32_t)head->rope_tokens));
+        if (head->tokens)
+            TRY(pass_state_write(&s->state, BUF_IDS, 0, 0, t->ids, head->tokens * 4ull));
+        if (head->has_logits)
+            TRY(pass_state_write(&s->state, BUF_LOGITS, 0, 0, logits, logit_bytes));
+    }
     TRY(advance(t, 0));
-    t->page = malloc(page_bytes);
-    t->rows = malloc(page_bytes);
-    if (!t->page || !t->rows)
-        TRY(dgl_fail_memory(m->log, "rows of the KV cache", 2 * page_bytes));
     for (uint32_t layer = 0; layer < head->layers; layer++) {
         const struct kv_place place = kv_layout_find(&plan->kv, plan->desc, (int32_t)layer);
         rows.group = place.group;
@@ -125,29 +124,31 @@ static enum dgl_status move_rows(struct transfer *t)
                 const uint32_t left = head->tokens - pos;
                 rows.page = pos / DGL_KV_PAGE;
                 rows.count = left < DGL_KV_PAGE ? left : DGL_KV_PAGE;
-                if (t->file.out)
-                    TRY(kv_rows_read(kv, m->shard->dev, pages, &rows, t->page, t->rows));
-                TRY(session_file_move(&t->file, t->rows, rows.count * row_bytes));
-                if (t->file.in)
-                    TRY(kv_rows_write(kv, m->shard->dev, pages, &rows, t->page, t->rows));
+                if (!in)
+                    TRY(kv_rows_read(&m->shard->kv, m->shard->dev, &s->seq.pages, &rows, page,
+                                     buffer));
+                TRY(session_file_move(&t->file, buffer, rows.count * row_bytes));
+                if (in)
+                    TRY(kv_rows_write(&m->shard->kv, m->shard->dev, &s->seq.pages, &rows, page,
+                                      buffer));
                 TRY(advance(t, rows.count * row_bytes));
             }
         }
     }
-    status = session_file_end(&t->file);
-done:
-    return status;
-}
-
-/* Ends a transfer. On success reports that all bytes are moved. */
-static void finish(struct transfer *t, enum dgl_status status)
-{
-    if (status == DGL_OK && t->progress_cb)
+    TRY(session_file_end(&t->file));
+    if (in) {
+        TRY(gl_finish(session_dev(s)->gl));
+        memcpy(s->seq.ids, t->ids, (size_t)head->tokens * 4);
+        s->seq.len = (int32_t)head->tokens;
+        s->seq.logits_valid = head->has_logits;
+    }
+    if (t->progress_cb)
         t->progress_cb(t->progress_priv, "bytes", t->file.size, t->file.size);
-    session_file_close(&t->file);
-    free(t->logits);
-    free(t->page);
-    free(t->rows);
+done:
+    free(logits);
+    free(page);
+    free(buffer);
+    return status;
 }
 
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *p)
@@ -167,10 +168,9 @@ enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_sav
                         p->data_len, DGL_SESSION_DATA_MAX);
     head.data_bytes = p->data_len;
     TRY(session_file_create(&t.file, s->model->log, p->path, &head));
-    TRY(move_contents(&t));
-    status = move_rows(&t);
+    TRY(move_all(&t));
 done:
-    finish(&t, status);
+    session_file_close(&t.file);
     return status;
 }
 
@@ -178,29 +178,15 @@ enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_loa
                              char **data, size_t *data_len)
 {
     struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
-    const struct session_head *head = &t.file.head;
     struct session_head mine;
     enum dgl_status status;
     TRY(describe(s, p->path, &mine));
     mine.tokens = (uint32_t)s->seq.context;
     mine.rope_tokens = (uint32_t)s->model->info.context_max;
     TRY(session_file_open(&t.file, s->model->log, p->path, &mine));
-    TRY(move_contents(&t));
-    sequence_trim(&s->seq, 0); /* pages shared with other sessions are not overwritten */
-    s->seq.logits_valid = false;
-    TRY(session_reserve(s, (int32_t)head->tokens));
-    TRY(pass_state_write_rope(&s->state, (int32_t)head->rope_tokens));
-    if (head->tokens)
-        TRY(pass_state_write(&s->state, BUF_IDS, 0, 0, t.ids, head->tokens * 4ull));
-    if (head->has_logits)
-        TRY(pass_state_write(&s->state, BUF_LOGITS, 0, 0, t.logits, head->vocab * 4ull));
-    TRY(move_rows(&t));
-    TRY(gl_finish(session_dev(s)->gl));
-    memcpy(s->seq.ids, t.ids, (size_t)head->tokens * 4);
-    s->seq.len = (int32_t)head->tokens;
-    s->seq.logits_valid = head->has_logits;
+    TRY(move_all(&t));
     if (data_len)
-        *data_len = head->data_bytes;
+        *data_len = t.file.head.data_bytes;
     if (data) {
         *data = t.data;
         t.data = NULL;
@@ -208,7 +194,7 @@ enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_loa
 done:
     if (status != DGL_OK)
         sequence_trim_pages(&s->seq);
-    finish(&t, status);
+    session_file_close(&t.file);
     free(t.ids);
     free(t.data);
     return status;

@@ -134,35 +134,27 @@ bool tune_entry_says_more(const struct dgl_tuned *entry)
     return entry->tunes[0] || strcmp(entry->kernel, entry->default_kernel) != 0;
 }
 
-/* {"NAME.TUNABLE": 8, ...} */
-static void put_tunes(struct dgl_json_writer *w, const struct dgl_tuned *entry)
-{
-    struct dgl_str rest = dgl_str_of(entry->tunes), part;
-    dgl_jw_object(w);
-    while (dgl_str_split(&rest, ' ', &part)) {
-        const char *equals = part.len ? memchr(part.p, '=', part.len) : NULL;
-        char name[128];
-        int64_t value;
-        if (!equals ||
-            !dgl_parse_i64((struct dgl_str){equals + 1, (size_t)(part.p + part.len - equals - 1)},
-                           INT32_MIN, INT32_MAX, &value))
-            continue;
-        snprintf(name, sizeof(name), "%s.%.*s", entry->kernel, (int)(equals - part.p), part.p);
-        dgl_jw_field_i64(w, name, value);
-    }
-    dgl_jw_end_object(w);
-}
-
 void tune_hints_put(const struct dgl_tuned *entries, size_t count, struct dgl_buf *json)
 {
     struct dgl_json_writer w = dgl_json_writer(json, 0);
     dgl_jw_object(&w);
     dgl_jw_field_object(&w, "tunes");
-    for (size_t i = 0; i < count; i++)
-        if (entries[i].tunes[0]) {
-            dgl_jw_key(&w, entries[i].request);
-            put_tunes(&w, &entries[i]);
+    for (size_t i = 0; i < count; i++) {
+        struct dgl_str rest = dgl_str_of(entries[i].tunes), part, name;
+        if (!rest.len)
+            continue;
+        dgl_jw_field_object(&w, entries[i].request); /* {"NAME.TUNABLE": 8, ...} */
+        while (dgl_str_split(&rest, ' ', &part)) {
+            char key[128];
+            int64_t value;
+            if (!dgl_str_split(&part, '=', &name) ||
+                !dgl_parse_i64(part, INT32_MIN, INT32_MAX, &value))
+                continue;
+            snprintf(key, sizeof(key), "%s.%.*s", entries[i].kernel, (int)name.len, name.p);
+            dgl_jw_field_i64(&w, key, value);
         }
+        dgl_jw_end_object(&w);
+    }
     dgl_jw_end_object(&w);
     dgl_jw_field_object(&w, "variants");
     for (size_t i = 0; i < count; i++)

@@ -22,12 +22,10 @@ void dgl_session_estimate(const struct dgl_model *model, const struct dgl_sessio
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
                                    struct dgl_session **out)
 {
-    static const struct dgl_session_params defaults;
-    const struct dgl_session_params *p = params ? params : &defaults;
     if (!out)
         return dgl_fail_no_out(model->log, "dgl_session_create");
     *out = NULL;
-    return session_create(model, p, NULL, out);
+    return session_create(model, params ? params : &(struct dgl_session_params){0}, NULL, out);
 }
 
 enum dgl_status dgl_session_clone(struct dgl_session *session,
@@ -112,35 +110,35 @@ const int32_t *dgl_session_ids(const struct dgl_session *session)
     return session->seq.ids;
 }
 
+/* Enters the session, and returns the status of `call` in it. If the call is cancelled, `what` is
+ * its name in the message. */
+#define RETURN_CALL(session, what, call)                                                           \
+    do {                                                                                           \
+        struct gl_saved saved = {0};                                                               \
+        const enum dgl_status entered = session_enter(session, &saved);                            \
+        return entered == DGL_OK ? session_leave(session, &saved, what, call) : entered;           \
+    } while (0)
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 enum dgl_status dgl_session_save(struct dgl_session *session,
                                  const struct dgl_session_save_params *params)
 {
-    static const struct dgl_session_save_params defaults;
-    struct gl_saved saved = {0};
-    enum dgl_status status = session_enter(session, &saved);
-    if (status == DGL_OK)
-        status = session_leave(session, &saved, "saving the session",
-                               session_save(session, params ? params : &defaults));
-    return status;
+    RETURN_CALL(session, "saving the session",
+                session_save(session, params ? params : &(struct dgl_session_save_params){0}));
 }
 
 enum dgl_status dgl_session_load(struct dgl_session *session,
                                  const struct dgl_session_load_params *params, char **data,
                                  size_t *data_len)
 {
-    static const struct dgl_session_load_params defaults;
-    struct gl_saved saved = {0};
     if (data)
         *data = NULL;
     if (data_len)
         *data_len = 0;
-    enum dgl_status status = session_enter(session, &saved);
-    if (status == DGL_OK)
-        status = session_leave(session, &saved, "loading the session",
-                               session_load(session, params ? params : &defaults, data, data_len));
-    return status;
+    RETURN_CALL(session, "loading the session",
+                session_load(session, params ? params : &(struct dgl_session_load_params){0}, data,
+                             data_len));
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
@@ -163,57 +161,39 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows)
 {
-    static const struct dgl_logits_params defaults;
-    struct gl_saved saved = {0};
     *logits = NULL;
     *rows = 0;
-    enum dgl_status status = session_enter(session, &saved);
-    if (status == DGL_OK)
-        status = session_leave(session, &saved, "evaluation",
-                               session_logits(session, params ? params : &defaults, logits, rows));
-    return status;
+    RETURN_CALL(
+        session, "evaluation",
+        session_logits(session, params ? params : &(struct dgl_logits_params){0}, logits, rows));
 }
 
 enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
                                  float *logits, float *hidden)
 {
-    static const struct dgl_eval_params defaults;
-    struct gl_saved saved = {0};
-    enum dgl_status status = session_enter(session, &saved);
-    if (status == DGL_OK)
-        status =
-            session_leave(session, &saved, "evaluation",
-                          session_append(session, params ? params : &defaults, logits, hidden));
-    return status;
+    RETURN_CALL(
+        session, "evaluation",
+        session_append(session, params ? params : &(struct dgl_eval_params){0}, logits, hidden));
 }
 
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
                           float **embeddings, size_t *rows)
 {
-    static const struct dgl_embed_params defaults;
-    struct gl_saved saved = {0};
     *embeddings = NULL;
     *rows = 0;
-    enum dgl_status status = session_enter(session, &saved);
-    if (status == DGL_OK)
-        status =
-            session_leave(session, &saved, "embedding",
-                          session_embed(session, params ? params : &defaults, embeddings, rows));
-    return status;
+    RETURN_CALL(
+        session, "embedding",
+        session_embed(session, params ? params : &(struct dgl_embed_params){0}, embeddings, rows));
 }
 
 enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out)
 {
-    static const struct dgl_perplexity_params defaults;
-    struct gl_saved saved = {0};
     *out = (struct dgl_perplexity_result){0};
-    enum dgl_status status = session_enter(session, &saved);
-    if (status == DGL_OK)
-        status = session_leave(session, &saved, "perplexity",
-                               session_perplexity(session, params ? params : &defaults, out));
-    return status;
+    RETURN_CALL(
+        session, "perplexity",
+        session_perplexity(session, params ? params : &(struct dgl_perplexity_params){0}, out));
 }
 
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling)
@@ -239,14 +219,9 @@ void dgl_generate_result_finish(struct dgl_generate_result *result)
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
                              struct dgl_generate_result *out)
 {
-    static const struct dgl_generate_params defaults;
-    struct gl_saved saved = {0};
     *out = (struct dgl_generate_result){0};
-    enum dgl_status status = session_enter(session, &saved);
-    if (status == DGL_OK)
-        status = session_leave(session, &saved, NULL,
-                               session_generate(session, params ? params : &defaults, out));
-    return status;
+    RETURN_CALL(session, NULL,
+                session_generate(session, params ? params : &(struct dgl_generate_params){0}, out));
 }
 
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,

@@ -16,36 +16,6 @@ void adjust_finish(struct adjust *a)
     *a = (struct adjust){0};
 }
 
-/* ---- biases ---------------------------------------------------------------------------------- */
-
-/* Several biases of one id are added. */
-static enum dgl_status fill_biases(uint32_t *head, const struct dgl_log *log, uint32_t vocab,
-                                   const struct dgl_sampling *s)
-{
-    uint32_t count = 0;
-    for (size_t i = 0; i < s->num_logit_bias; i++) {
-        const struct dgl_logit_bias *b = &s->logit_bias[i];
-        uint32_t at = 0;
-        float sum = b->bias, before;
-        if (b->id < 0 || (uint32_t)b->id >= vocab)
-            return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                            "logit bias %zu is for token %d, the vocabulary has ids 0 to %u", i,
-                            b->id, vocab - 1);
-        while (at < count && head[ADJUST_BIASES + 2 * at] != (uint32_t)b->id)
-            at++;
-        if (at < count) {
-            memcpy(&before, &head[ADJUST_BIASES + 2 * at + 1], sizeof(before));
-            sum += before;
-        } else {
-            count++;
-        }
-        head[ADJUST_BIASES + 2 * at] = (uint32_t)b->id;
-        head[ADJUST_BIASES + 2 * at + 1] = dgl_f32_bits(sum);
-    }
-    head[ADJUST_NUM_BIASES] = count;
-    return DGL_OK;
-}
-
 /* ---- sequence breakers ----------------------------------------------------------------------- */
 
 static void mark(uint32_t *words, int32_t id, uint32_t bit)
@@ -83,40 +53,6 @@ static enum dgl_status add_sequence(struct adjust *a, const struct dgl_log *log,
     }
 done:
     free(tail.ids);
-    return status;
-}
-
-/* Finds the breakers inside the text of each token, and the beginnings of breakers at the end of
- * that text. */
-static enum dgl_status match_vocabulary(struct adjust *a, const struct dgl_log *log,
-                                        const struct dgl_tokenizer *tok,
-                                        const char *const *breakers, size_t count)
-{
-    struct detokenizer *detok = NULL;
-    struct dgl_buf text = {0};
-    const int32_t max_id = tokenizer_max_id(tok);
-    enum dgl_status status;
-    TRY(detokenizer_create(log, tok, false, &detok));
-    for (int32_t id = 0; id <= max_id && (uint32_t)id < a->vocab; id++) {
-        text.len = 0;
-        TRY(detokenizer_push(detok, id, &text));
-        TRY(detokenizer_flush(detok, &text));
-        TRY(text.failed ? dgl_fail_memory(log, "text of a token", text.len) : DGL_OK);
-        for (size_t i = 0; i < count && text.len; i++) {
-            const char *breaker = breakers[i];
-            const size_t len = strlen(breaker), most = text.len < len ? text.len : len - 1;
-            if (memmem(text.p, text.len, breaker, len)) {
-                mark(a->words, id, 1);
-                continue;
-            }
-            for (size_t n = 1; n <= most; n++)
-                if (memcmp(text.p + text.len - n, breaker, n) == 0)
-                    TRY(add_sequence(a, log, tok, id, (struct dgl_str){breaker + n, len - n}));
-        }
-    }
-done:
-    detokenizer_destroy(&detok);
-    dgl_buf_finish(&text);
     return status;
 }
 
@@ -171,10 +107,37 @@ static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log
     }
     a->words[ADJUST_SEQUENCE_WORDS] = 0;
     memset(a->words + ADJUST_MARKS, 0, (size_t)(a->vocab + 15) / 16 * sizeof(uint32_t));
-    enum dgl_status status = tok ? match_vocabulary(a, log, tok, list.texts, list.count) : DGL_OK;
+    a->breakers_dirty = true;
+    if (!tok)
+        return DGL_OK;
+    struct detokenizer *detok = NULL;
+    struct dgl_buf text = {0};
+    const int32_t max_id = tokenizer_max_id(tok);
+    enum dgl_status status;
+    TRY(detokenizer_create(log, tok, false, &detok));
+    for (int32_t id = 0; id <= max_id && (uint32_t)id < a->vocab; id++) {
+        text.len = 0;
+        TRY(detokenizer_push(detok, id, &text));
+        TRY(detokenizer_flush(detok, &text));
+        TRY(text.failed ? dgl_fail_memory(log, "text of a token", text.len) : DGL_OK);
+        for (size_t i = 0; i < list.count && text.len; i++) {
+            const char *breaker = list.texts[i];
+            const size_t len = strlen(breaker), most = text.len < len ? text.len : len - 1;
+            if (memmem(text.p, text.len, breaker, len)) {
+                mark(a->words, id, 1);
+                continue;
+            }
+            /* The text may end with the beginning of the breaker. */
+            for (size_t n = 1; n <= most; n++)
+                if (memcmp(text.p + text.len - n, breaker, n) == 0)
+                    TRY(add_sequence(a, log, tok, id, (struct dgl_str){breaker + n, len - n}));
+        }
+    }
+done:
+    detokenizer_destroy(&detok);
+    dgl_buf_finish(&text);
     if (status != DGL_OK)
         a->breakers.len = 0;
-    a->breakers_dirty = true;
     return status;
 }
 
@@ -214,10 +177,26 @@ enum dgl_status adjust_reserve(struct adjust *a, const struct dgl_log *log)
 enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
                             const struct dgl_tokenizer *tok, const struct dgl_sampling *s)
 {
-    uint32_t head[ADJUST_MARKS] = {0};
+    uint32_t head[ADJUST_MARKS] = {0}, *count = &head[ADJUST_NUM_BIASES];
     enum dgl_status status;
     TRY(adjust_reserve(a, log));
-    TRY(fill_biases(head, log, a->vocab, s));
+    for (size_t i = 0; i < s->num_logit_bias; i++) {
+        const struct dgl_logit_bias *b = &s->logit_bias[i];
+        uint32_t *entry = &head[ADJUST_BIASES];
+        float sum = 0;
+        if (b->id < 0 || (uint32_t)b->id >= a->vocab)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "logit bias %zu is for token %d, the vocabulary has ids 0 to %u", i,
+                            b->id, a->vocab - 1);
+        while (entry < &head[ADJUST_BIASES + 2 * *count] && entry[0] != (uint32_t)b->id)
+            entry += 2;
+        if (entry < &head[ADJUST_BIASES + 2 * *count]) /* biases of one id are added */
+            memcpy(&sum, &entry[1], sizeof(sum));
+        else
+            ++*count;
+        entry[0] = (uint32_t)b->id;
+        entry[1] = dgl_f32_bits(b->bias + sum);
+    }
     if (sampling_has_dry(s)) {
         const double base = s->dry_base > 0 ? (double)s->dry_base : 1.75;
         double cost = s->dry_multiplier;

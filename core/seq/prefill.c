@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -19,33 +18,6 @@
 #define SHORT_PROMPT_BYTES (512ull << 20)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
-
-/* Waits for the queued pass and notes its time. Reports a slow device. */
-static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t start_ns)
-{
-    struct dgl_model *m = s->model;
-    const struct plan *plan = &m->shard->engine->plan;
-    const bool head_was_known = m->shard->pace.head_ns > 0;
-    const int32_t held = s->seq.len + tokens;
-    const int32_t before = pace_tokens(&m->shard->pace, plan, s->state.ubatch, s->seq.len, false);
-    enum dgl_status status = gl_finish(m->shard->dev->gl);
-    if (status != DGL_OK)
-        return status;
-    pace_note(&m->shard->pace, plan, tokens, held, dgl_now_ns() - start_ns);
-    const int32_t after = pace_tokens(&m->shard->pace, plan, s->state.ubatch, held, false);
-    if (after != before || tokens == 1)
-        dgl_info(m->log,
-                 "a layer took %.1f ms for %d token%s: passes of up to %d tokens of %d, so that "
-                 "no dispatch takes much longer than %d ms",
-                 (double)m->shard->pace.layer.ns * 1e-6, tokens, tokens == 1 ? "" : "s", after,
-                 s->state.ubatch, (int)(PACE_BUDGET_NS / 1000000));
-    if (!head_was_known && m->shard->pace.head_ns > PACE_BUDGET_NS)
-        dgl_warn(m->log,
-                 "the head is one dispatch of about %.0f ms for each token here: a watchdog may "
-                 "reset the device; a smaller type for it (convert --head) takes less",
-                 (double)m->shard->pace.head_ns * 1e-6);
-    return DGL_OK;
-}
 
 /* Runs the next pass block by block, and reads the stream after each block. */
 static enum dgl_status trace_body(struct dgl_session *s, int32_t tokens)
@@ -86,12 +58,14 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
     const struct sequence *seq = &s->seq;
     const struct dgl_step step = {
         .pos = (uint32_t)seq->len, .tokens = (uint32_t)tokens, .context = (uint32_t)seq->context};
-    const bool timed = s->auto_ubatch && !s->state.runner.profile && !s->trace &&
-                       pace_tokens(&s->model->shard->pace, plan, s->state.ubatch, s->seq.len,
-                                   false) < s->state.ubatch;
+    struct dgl_model *m = s->model;
+    struct pace *pace = &m->shard->pace;
+    const int32_t ubatch = s->state.ubatch, held = seq->len + tokens;
+    const int32_t before = pace_tokens(pace, plan, ubatch, seq->len, false);
+    const bool timed = s->auto_ubatch && !s->state.runner.profile && !s->trace && before < ubatch;
     struct exec_run *body = NULL;
     enum dgl_status status;
-    TRY(session_reserve(s, seq->len + tokens));
+    TRY(session_reserve(s, held));
     TRY(pass_state_write(&s->state, BUF_IDS, 0, (uint64_t)seq->len * 4, seq->ids + seq->len,
                          (uint64_t)tokens * 4));
     TRY(pass_state_write_step(&s->state, &step, flags));
@@ -100,9 +74,24 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
         TRY(gl_finish(session_dev(s)->gl));
     const uint64_t start_ns = timed ? dgl_now_ns() : 0;
     if (!s->trace)
-        TRY(runner_submit(&s->state.runner, body, DGL_PHASE_PREFILL, s->seq.len + tokens));
-    if (timed)
-        TRY(time_pass(s, tokens, start_ns));
+        TRY(runner_submit(&s->state.runner, body, DGL_PHASE_PREFILL, held));
+    if (timed) {
+        const bool head_was_known = pace->head_ns > 0;
+        TRY(gl_finish(session_dev(s)->gl));
+        pace_note(pace, plan, tokens, held, dgl_now_ns() - start_ns);
+        const int32_t after = pace_tokens(pace, plan, ubatch, held, false);
+        if (after != before || tokens == 1)
+            dgl_info(m->log,
+                     "a layer took %.1f ms for %d token%s: passes of up to %d tokens of %d, so "
+                     "that no dispatch takes much longer than %d ms",
+                     (double)pace->layer.ns * 1e-6, tokens, tokens == 1 ? "" : "s", after, ubatch,
+                     (int)(PACE_BUDGET_NS / 1000000));
+        if (!head_was_known && pace->head_ns > PACE_BUDGET_NS)
+            dgl_warn(m->log,
+                     "the head is one dispatch of about %.0f ms for each token here: a watchdog "
+                     "may reset the device; a smaller type for it (convert --head) takes less",
+                     (double)pace->head_ns * 1e-6);
+    }
     session_advance(s, tokens);
     TRY(pass_state_queue_results(&s->state, seq->len));
     s->seq.logits_valid = flags & ROW_LOGITS;

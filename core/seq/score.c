@@ -160,16 +160,6 @@ done:
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-static void normalize_row(float *row, size_t width)
-{
-    double sum = 0.0;
-    for (size_t i = 0; i < width; i++)
-        sum += (double)row[i] * row[i];
-    double factor = sum > 0.0 ? 1.0 / sqrt(sum) : 0.0;
-    for (size_t i = 0; i < width; i++)
-        row[i] = (float)(row[i] * factor);
-}
-
 /* Sums of hidden states, and the rows that are added to them. */
 struct row_sum {
     double *sum; /* [width] */
@@ -213,8 +203,14 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
                                                    .priv = &to}));
     for (size_t i = 0; mean && i < width; i++)
         out[i] = (float)(to.sum[i] / (double)ids.count);
-    for (size_t i = 0; p->normalize && i < want; i++)
-        normalize_row(out + i * width, width);
+    for (float *row = out; p->normalize && row < out + want * width; row += width) {
+        double sum = 0.0;
+        for (size_t i = 0; i < width; i++)
+            sum += (double)row[i] * row[i];
+        const double factor = sum > 0.0 ? 1.0 / sqrt(sum) : 0.0;
+        for (size_t i = 0; i < width; i++)
+            row[i] = (float)(row[i] * factor);
+    }
     *embeddings = out;
     *rows = want;
     out = NULL;

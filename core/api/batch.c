@@ -7,24 +7,19 @@ enum dgl_status dgl_batch_create(struct dgl_model *model, const struct dgl_batch
                                  struct dgl_batch **out)
 {
     static const struct dgl_batch_params defaults;
-    struct dgl_device *dev = model->shard->dev;
-    struct gl_saved saved = {0};
+    const struct dgl_log *log = model->log;
     if (!out)
-        return dgl_fail_no_out(dev->log, "dgl_batch_create");
+        return dgl_fail_no_out(log, "dgl_batch_create");
     *out = NULL;
     struct dgl_batch *b = dgl_new(struct dgl_batch);
     if (!b)
-        return dgl_fail_memory(dev->log, "batch", sizeof(*b));
+        return dgl_fail_memory(log, "batch", sizeof(*b));
     b->model = model;
     enum dgl_status status = batch_init(b, params ? params : &defaults);
-    if (status == DGL_OK) {
+    if (status == DGL_OK)
         *out = b;
-        return DGL_OK;
-    }
-    bool entered = gl_enter_to_destroy(dev->gl, &saved);
-    batch_destroy(b);
-    if (entered)
-        gl_leave(dev->gl, &saved);
+    else
+        dgl_batch_destroy(&b);
     return status;
 }
 

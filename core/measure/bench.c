@@ -289,7 +289,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
     enum dgl_status status = DGL_OK;
     r->num_submits = b->kept;
     b->timed = run >= 0;
-    b->first_id = b->batch->next_id;
+    b->first_id = b->batch->info.submitted + 1;
     b->failure = DGL_OK;
     /* Prompts with different first tokens, so that no prefix is shared. */
     for (int32_t i = 0; i < b->p.batch; i++)
@@ -336,7 +336,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
 
 done:
     set_profile(b, NULL);
-    for (uint64_t id = b->first_id; id < b->batch->next_id; id++)
+    for (uint64_t id = b->first_id; id <= b->batch->info.submitted; id++)
         batch_cancel(b->batch, id);
     gl_device_set_stop(dev->gl, NULL);
     while (!gl_device_is_lost(dev->gl))

@@ -8,7 +8,6 @@
 #include "core/seq/batch_pages.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +43,6 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     TRY(check_range(log, "hold_ms", p->hold_ms, BATCH_MAX_HOLD_MS));
     if (!p->invariant && p->chunk == 0)
         b->hold_ns = p->hold_ms ? (uint64_t)p->hold_ms * 1000000u : PACE_BUDGET_NS;
-    b->next_id = 1;
     b->rebuilds = m->rebuilds;
     b->info.queue = p->queue ? p->queue : BATCH_QUEUE;
     b->lanes =
@@ -100,7 +98,8 @@ void batch_destroy(struct dgl_batch *b)
     for (int32_t i = 0; b->lanes && i < b->info.sequences; i++)
         if (b->lanes[i].session)
             session_destroy(b->lanes[i].session);
-    batch_pages_finish(b);
+    if (b->info.pages)
+        kv_cache_release_pool(&b->model->shard->kv, b->info.pages, b->first_pages);
     free(b->lanes);
     pthread_mutex_destroy(&b->lock);
     free(b);
@@ -205,7 +204,7 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     r->result.num_prompt_ids = ids.count;
     ids.ids = NULL;
     r->batch = b;
-    r->id = b->next_id++;
+    r->id = ++b->info.submitted;
     r->submit_ns = dgl_now_ns();
     if (id)
         *id = r->id;
@@ -214,7 +213,6 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     b->last = r;
     pthread_mutex_unlock(&b->lock);
     b->info.waiting++;
-    b->info.submitted++;
     r = NULL;
 done:
     free(ids.ids);
@@ -581,15 +579,43 @@ done:
 
 /* ---- the whole batch ------------------------------------------------------------------------- */
 
-/* Queues some steps of every answer and one pass of the prompt that lane `reads` has, or of none if
- * it is -1. Then waits for the steps. */
-static enum dgl_status step_lanes(struct dgl_batch *b, int32_t reads)
+/* Queues some steps of every answer and one pass of a prompt. Then waits for the steps. */
+enum dgl_status batch_step(struct dgl_batch *b)
 {
     const int32_t lanes = b->info.sequences;
-    const bool waits = b->reads_first && reads >= 0; /* answers wait for prompts */
+    struct gl_device *gl = b->model->shard->dev->gl;
+    int32_t reads = -1; /* lane whose prompt is read in this step */
     struct batch_request *r;
     enum dgl_status status = DGL_OK;
-    if (b->prefill.queued && gl_mark_is_reached(b->model->shard->dev->gl, &b->prefill.mark))
+    assert(!b->stepping);
+    b->stepping = true;
+    if (b->rebuilds != b->model->rebuilds) { /* the device has no state of the requests */
+        gl_mark_drop(gl, &b->prefill.mark);
+        b->prefill.queued = 0;
+        for (int32_t i = 0; i < b->num_groups; i++)
+            decoder_drop(b->groups[i]);
+        for (int32_t i = 0; i < lanes; i++) {
+            struct batch_lane *lane = &b->lanes[i];
+            if (!lane->request)
+                continue;
+            decoder_drop(&lane->session->own);
+            decoder_leave(&lane->request->g);
+            begin_reading(lane, lane->request);
+        }
+        b->rebuilds = b->model->rebuilds;
+    }
+    for (int32_t i = 0; i < lanes; i++)
+        if ((r = b->lanes[i].request) && atomic_load(&r->cancelled))
+            finish_request(b, r, DGL_ERR_CANCELLED);
+    admit(b);
+    for (int32_t i = 0; i < lanes && reads < 0; i++) {
+        const int32_t lane = (b->turn + i) % lanes;
+        if ((r = b->lanes[lane].request) && !r->writes && !batch_pages_waits(r))
+            reads = lane;
+    }
+    b->turn = reads >= 0 ? (reads + 1) % lanes : b->turn;
+    const bool waits = b->reads_first && reads >= 0; /* answers wait for prompts */
+    if (b->prefill.queued && gl_mark_is_reached(gl, &b->prefill.mark))
         prefill_note(b, false);
     if (!waits)
         TRY(push_groups(b));
@@ -628,43 +654,6 @@ static enum dgl_status step_lanes(struct dgl_batch *b, int32_t reads)
         TRY(prefill_wait(b));
     }
 done:
-    return status;
-}
-
-enum dgl_status batch_step(struct dgl_batch *b)
-{
-    assert(!b->stepping);
-    b->stepping = true;
-    if (b->rebuilds != b->model->rebuilds) { /* the device has no state of the requests */
-        gl_mark_drop(b->model->shard->dev->gl, &b->prefill.mark);
-        b->prefill.queued = 0;
-        for (int32_t i = 0; i < b->num_groups; i++)
-            decoder_drop(b->groups[i]);
-        for (int32_t i = 0; i < b->info.sequences; i++) {
-            struct batch_lane *lane = &b->lanes[i];
-            if (!lane->request)
-                continue;
-            decoder_drop(&lane->session->own);
-            decoder_leave(&lane->request->g);
-            begin_reading(lane, lane->request);
-        }
-        b->rebuilds = b->model->rebuilds;
-    }
-    for (int32_t i = 0; i < b->info.sequences; i++) {
-        struct batch_request *r = b->lanes[i].request;
-        if (r && atomic_load(&r->cancelled))
-            finish_request(b, r, DGL_ERR_CANCELLED);
-    }
-    admit(b);
-    int32_t reads = -1; /* lane whose prompt is read in this step */
-    for (int32_t i = 0; i < b->info.sequences && reads < 0; i++) {
-        const int32_t lane = (b->turn + i) % b->info.sequences;
-        const struct batch_request *r = b->lanes[lane].request;
-        if (r && !r->writes && !batch_pages_waits(r))
-            reads = lane;
-    }
-    b->turn = reads >= 0 ? (reads + 1) % b->info.sequences : b->turn;
-    enum dgl_status status = step_lanes(b, reads);
     b->stepping = false;
     return status;
 }

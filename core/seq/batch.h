@@ -56,10 +56,9 @@ struct dgl_batch {
      * on another thread. */
     pthread_mutex_t lock;
     struct batch_request *first, *last; /* requests that have not ended, in order of submission */
-    uint64_t next_id;
-    uint32_t pages, first_pages; /* pages of the KV cache that are promised to the lanes */
-    float answer_tokens;         /* running mean of the answer length */
-    int32_t turn;                /* lane whose prompt is read next */
+    uint32_t first_pages;               /* of info.pages, allocated from the start */
+    float answer_tokens;                /* running mean of the answer length */
+    int32_t turn;                       /* lane whose prompt is read next */
     uint64_t hold_ns; /* maximum time of a prompt pass while others write; 0 means no limit */
     struct prefill_pacing prefill;
     uint32_t rebuilds; /* of the model, when the last step began */

@@ -103,17 +103,9 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
                                    left == 0      ? 0
                                    : left > state ? left - state
                                                   : 1);
-    b->pages = status == DGL_OK ? (uint32_t)pages : 0;
-    b->info.pages = b->pages;
+    b->info.pages = status == DGL_OK ? (uint32_t)pages : 0;
     device_leave(m->shard->dev, &saved);
     return status;
-}
-
-void batch_pages_finish(struct dgl_batch *b)
-{
-    if (b->pages)
-        kv_cache_release_pool(&b->model->shard->kv, b->pages, b->first_pages);
-    b->pages = 0;
 }
 
 int32_t batch_request_tokens(const struct batch_request *r)

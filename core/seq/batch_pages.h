@@ -7,10 +7,8 @@
 
 /* Sets the context of the batch and promises it pages for all lanes together. That is the sum of
  * all contexts, or fewer if they do not fit or the caller asks for fewer. One sequence of the full
- * context always fits. The device must not be entered yet. */
+ * context always fits. batch_destroy() releases the pages. The device must not be entered yet. */
 enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_params *params);
-/* Releases the pages. The lanes' sessions must have been destroyed. */
-void batch_pages_finish(struct dgl_batch *b);
 
 /* Returns the number of tokens of a request's sequence before its next token is sampled. */
 int32_t batch_request_tokens(const struct batch_request *r);

@@ -11,7 +11,6 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/exec/executor.h"
 
 _Static_assert(DECODER_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of all steps");
 
@@ -134,15 +133,14 @@ static int32_t limit_of(const struct generation *g)
     return g->s->seq.len + (left < room ? left : room);
 }
 
-/* Writes the member's state to the device. If `trial`, no stop id ends the steps. */
-static enum dgl_status write_slot(struct decoder *d, int32_t i, bool trial)
+/* Writes the member's ids from position `first` on, and its state, to the device. If `trial`, no
+ * stop id ends the steps. */
+static enum dgl_status write_slot(struct decoder *d, int32_t i, int32_t first, bool trial)
 {
     static const uint32_t nothing[ADJUST_BIASES];
     const struct generation *g = d->slot[i].g;
     const struct sequence *seq = &g->s->seq;
     const bool adjusts = sampling_adjusts(&g->p->sampling);
-    /* A sequence's own IDS buffer already has all ids but the pending one. */
-    const int32_t first = d->slots == 1 ? seq->len : 0;
     struct dgl_step step = generation_step(g, seq->len);
     enum dgl_status status;
     step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
@@ -164,7 +162,6 @@ done:
 
 enum dgl_status decoder_join(struct decoder *d, struct generation *g)
 {
-    enum dgl_status status;
     int32_t i = 0;
     decoder_leave(g);
     assert(d->members < d->slots && g->r->num_tokens > 0);
@@ -175,19 +172,14 @@ enum dgl_status decoder_join(struct decoder *d, struct generation *g)
     g->s->seq.pages.num_known = 0; /* of the page table of the decoder */
     g->decoder = d;
     g->slot = i;
-    if (d->slots > 1) {
-        TRY(write_slot(d, i, false));
-        goto done;
+    if (d->slots == 1) {
+        d->run = NULL;
+        g->s->seq.logits_valid = false;
+        if (!pass_state_is_current(d->state)) /* generation_advance() joins again */
+            return DGL_OK;
     }
-    /* The sequence's own IDS buffer has the ids of the prompt. Others may have been sampled by a
-     * decoder of several sequences. */
-    d->run = NULL;
-    g->s->seq.logits_valid = false;
-    TRY(pass_state_write(d->state, BUF_IDS, 0, 0, g->s->seq.ids, (g->s->seq.len + 1ull) * 4));
-    if (pass_state_is_current(d->state)) /* otherwise generation_advance() writes it */
-        TRY(write_slot(d, i, false));
-done:
-    return status;
+    /* The ids may have been sampled by another decoder. */
+    return write_slot(d, i, 0, false);
 }
 
 void decoder_leave(struct generation *g)
@@ -309,9 +301,10 @@ static enum dgl_status write_members(void *priv, bool trial)
 {
     struct decoder *d = priv;
     enum dgl_status status = DGL_OK;
+    /* A sequence's own IDS buffer already has all ids but the pending one. */
     for (int32_t i = 0; i < d->slots; i++)
         if (d->slot[i].g)
-            TRY(write_slot(d, i, trial));
+            TRY(write_slot(d, i, d->slots == 1 ? d->slot[i].g->s->seq.len : 0, trial));
 done:
     return status;
 }

@@ -7,7 +7,6 @@
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
-#include "core/exec/executor.h"
 
 static uint64_t work_ns(const struct generation *g)
 {
@@ -242,32 +241,6 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
 
 /* ---- reading the prompt ---------------------------------------------------------------------- */
 
-/* Returns all shapes that the call may run. They are compiled first, so that no token waits for
- * the compiler. */
-static struct shape_set needed_shapes(const struct generation *g, int32_t prompt)
-{
-    const struct dgl_session *s = g->s;
-    const int32_t context = s->seq.context, left = prompt - s->seq.len;
-    const int32_t last = g->max_tokens < context - prompt ? prompt + g->max_tokens : context;
-    struct shape_set shapes = session_body_shapes(s, left, g->rows);
-    if (s->seq.len < prompt)
-        shapes = shapes_add(shapes, PASS_HEAD);
-    if (g->max_tokens > 0)
-        shapes = shapes_join(shapes, generation_draw(g).shapes);
-    if (g->max_tokens <= 1)
-        return shapes;
-    /* generation_advance() evaluates any number of tokens after a change of rotary frequencies, and a known
-     * number after a shift. */
-    if (!pass_state_rope_holds(&s->state, last))
-        for (int rows_log2 = 1; rows_log2 <= PASS_ANY_ROWS; rows_log2++)
-            shapes = shapes_add(shapes, PASS_ROWS(rows_log2));
-    if (last == context && g->p->context_shift) {
-        const int32_t full = context + 1 - g->p->keep, kept = full - full / 2;
-        shapes = shapes_join(shapes, session_body_shapes(s, kept, session_eval_rows(s, kept)));
-    }
-    return shapes_join(shapes, g->logits ? shapes_of(PASS_DECODE) : generation_recipe(g).shapes);
-}
-
 /* Pages are reserved for this many tokens of an answer, or for max_tokens if that is less, so that
  * the KV cache does not move during the answer. If there is no limit, fewer are reserved. */
 #define ANSWER_TOKENS 2048
@@ -295,8 +268,9 @@ enum dgl_status generation_begin(struct generation *g)
 {
     struct dgl_session *s = g->s;
     struct dgl_generate_result *r = g->r;
-    const int32_t count = (int32_t)(r->num_prompt_ids + r->num_tokens);
+    const int32_t count = (int32_t)(r->num_prompt_ids + r->num_tokens), context = s->seq.context;
     const int32_t *ids = r->prompt_ids;
+    struct shape_set shapes;
     const bool again = g->start_ns > 0;
     enum dgl_status status = session_write_adjust(s, &g->p->sampling);
     g->drawn = false;
@@ -316,7 +290,27 @@ enum dgl_status generation_begin(struct generation *g)
         TRY(session_reserve(s, count + (most < ANSWER_TOKENS ? most : ANSWER_TOKENS)));
     }
     g->rows = g->s->seq.pooled ? s->state.ubatch : session_eval_rows(s, count - s->seq.len);
-    TRY(pass_state_compile(&s->state, needed_shapes(g, count)));
+    /* All shapes that the answer may run are compiled first, so that no token waits for the
+     * compiler. */
+    const int32_t last = g->max_tokens < context - count ? count + g->max_tokens : context;
+    shapes = session_body_shapes(s, count - s->seq.len, g->rows);
+    if (s->seq.len < count)
+        shapes = shapes_add(shapes, PASS_HEAD);
+    if (g->max_tokens > 0)
+        shapes = shapes_join(shapes, generation_draw(g).shapes);
+    if (g->max_tokens > 1) {
+        /* generation_advance() evaluates any number of tokens after a change of rotary frequencies,
+         * and a known number after a shift. */
+        if (!pass_state_rope_holds(&s->state, last))
+            for (int rows_log2 = 1; rows_log2 <= PASS_ANY_ROWS; rows_log2++)
+                shapes = shapes_add(shapes, PASS_ROWS(rows_log2));
+        const int32_t full = context + 1 - g->p->keep, kept = full - full / 2;
+        if (last == context && g->p->context_shift)
+            shapes = shapes_join(shapes, session_body_shapes(s, kept, session_eval_rows(s, kept)));
+        shapes =
+            shapes_join(shapes, g->logits ? shapes_of(PASS_DECODE) : generation_recipe(g).shapes);
+    }
+    TRY(pass_state_compile(&s->state, shapes));
     if (g->max_tokens > 1 && !g->logits)
         TRY(executor_prepare(&s->state.runner, generation_recipe(g)));
 done:

@@ -8,7 +8,6 @@
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/exec/executor.h"
 #include "core/seq/score.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */

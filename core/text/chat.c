@@ -20,39 +20,28 @@ void chat_message_finish(struct chat_message *m)
     *m = (struct chat_message){0};
 }
 
-static char *copy(struct dgl_str text)
+/* Adds a NUL. */
+static void *copy(const void *bytes, size_t size)
 {
-    struct dgl_buf out = {0};
-    dgl_buf_append(&out, text.p, text.len);
-    dgl_buf_puts(&out, "");
-    return dgl_buf_take(&out);
+    char *to = dgl_calloc(size + 1, 1);
+    if (to && size)
+        memcpy(to, bytes, size);
+    return to;
 }
 
-bool chat_messages_add(struct chat_messages *list, char *json, const char *role,
-                       struct dgl_str content)
+enum dgl_status chat_messages_add(struct chat_messages *list, const struct dgl_log *log,
+                                  struct chat_message m, const char *role, struct dgl_str content)
 {
-    struct chat_message m = {.json = json,
-                             .role = copy(dgl_str_of(role)),
-                             .content = copy(content),
-                             .content_len = content.len};
-    const bool ok =
-        m.json && m.role && m.content &&
-        dgl_grow((void **)&list->items, &list->cap, list->count + 1, sizeof(*list->items));
-    if (ok)
-        list->items[list->count++] = m;
-    else
+    m.role = copy(role, strlen(role));
+    m.content = copy(content.p, content.len);
+    m.content_len = content.len;
+    if (!m.json || !m.role || !m.content || (m.num_ids && !m.ids) ||
+        !dgl_grow((void **)&list->items, &list->cap, list->count + 1, sizeof(m))) {
         chat_message_finish(&m);
-    return ok;
-}
-
-bool chat_message_set_ids(struct chat_message *m, const int32_t *ids, size_t count)
-{
-    m->ids = dgl_new_array(int32_t, count);
-    if (!m->ids)
-        return false;
-    memcpy(m->ids, ids, count * sizeof(*ids));
-    m->num_ids = count;
-    return true;
+        return dgl_fail_memory(log, "message", content.len);
+    }
+    list->items[list->count++] = m;
+    return DGL_OK;
 }
 
 void chat_messages_finish(struct chat_messages *list)
@@ -80,13 +69,10 @@ enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str
     dgl_jw_field_str(&w, "role", dgl_str_of(role));
     dgl_jw_field_str(&w, "content", text);
     dgl_jw_end_object(&w);
-    struct chat_messages *list = &chat->messages;
-    bool ok = chat_messages_add(list, dgl_buf_take(&json), role, text);
-    if (ok && num_ids && !chat_message_set_ids(&list->items[list->count - 1], ids, num_ids)) {
-        chat_message_finish(&list->items[--list->count]);
-        ok = false;
-    }
-    return ok ? DGL_OK : dgl_fail_memory(chat->log, "message", text.len);
+    const struct chat_message m = {.json = dgl_buf_take(&json),
+                                   .ids = num_ids ? copy(ids, num_ids * sizeof(*ids)) : NULL,
+                                   .num_ids = num_ids};
+    return chat_messages_add(&chat->messages, chat->log, m, role, text);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -105,21 +91,19 @@ const struct chat_message *chat_system(const struct dgl_chat *chat)
 enum dgl_status chat_set_system(struct dgl_chat *chat, struct dgl_str text)
 {
     struct chat_messages *list = &chat->messages;
-    bool replace = chat_system(chat) != NULL;
+    const bool replace = chat_system(chat) != NULL;
     enum dgl_status status = text.p ? chat_add(chat, "system", text, NULL, 0) : DGL_OK;
     if (status != DGL_OK)
         return status;
-    struct chat_message added = {0};
-    if (text.p)
-        added = list->items[--list->count];
-    if (replace)
+    if (replace) {
         chat_message_finish(&list->items[0]);
-    if (replace && !text.p)
-        memmove(&list->items[0], &list->items[1], --list->count * sizeof(added));
-    else if (!replace && text.p)
-        memmove(&list->items[1], &list->items[0], list->count++ * sizeof(added));
-    if (text.p)
+        memmove(&list->items[0], &list->items[1], --list->count * sizeof(*list->items));
+    }
+    if (text.p) {
+        const struct chat_message added = list->items[list->count - 1];
+        memmove(&list->items[1], &list->items[0], (list->count - 1) * sizeof(added));
         list->items[0] = added;
+    }
     return DGL_OK;
 }
 
@@ -154,87 +138,53 @@ void chat_trim(struct dgl_chat *chat, size_t count)
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
-void chat_write_messages(const struct chat_messages *list, struct dgl_buf *out)
+void chat_write_messages(const struct chat_messages *list, size_t from, size_t to,
+                         struct dgl_buf *out)
 {
     dgl_buf_printf(out, "{%s\"messages\":[", list->others ? list->others : "");
     for (size_t i = 0; i < list->count; i++)
-        dgl_buf_printf(out, "%s\n%s", i ? "," : "", list->items[i].json);
-    dgl_buf_puts(out, "]");
+        if (i < from || i >= to)
+            dgl_buf_printf(out, "%s\n%s", i == 0 || (from == 0 && i == to) ? "" : ",",
+                           list->items[i].json);
 }
 
-/* Borrows `list`. The ids of its answers are reused at their place. */
-static enum dgl_status render(const struct dgl_chat *chat, const struct chat_messages *list,
-                              struct token_ids *out)
+/* Makes the ids of the visible messages up to the start of an answer, with the ids of earlier
+ * answers at their place. If `empty`, an empty question takes the place of all messages after the
+ * system message. Frees the earlier ids of *out. */
+static enum dgl_status render(const struct dgl_chat *chat, bool empty, struct token_ids *out)
 {
     const struct dgl_log *log = chat->log;
+    const struct chat_messages *list = &chat->messages;
+    const size_t from = chat_system(chat) ? 1 : 0, to = empty ? list->count : from + chat->hidden;
     struct dgl_buf json = {0}, text = {0}, taint = {0};
     struct dgl_answer *answers = dgl_new_array(struct dgl_answer, list->count);
     size_t num_answers = 0;
-    for (size_t i = 0; answers && i < list->count; i++) {
-        const struct chat_message *m = &list->items[i];
-        if (m->ids)
-            answers[num_answers++] = (struct dgl_answer){i, m->ids, m->num_ids};
-    }
-    chat_write_messages(list, &json);
-    dgl_buf_puts(&json, "}");
+    enum dgl_status status;
+    free(out->ids);
     *out = (struct token_ids){0};
-    enum dgl_status status =
-        !answers || json.failed
-            ? dgl_fail_memory(log, "the conversation", json.len)
-            : chat_template_render(
-                  log, chat->tmpl,
-                  dgl_render_params(.messages = json.p, .messages_len = json.len,
-                                    .messages_name = "conversation", .add_generation_prompt = true,
-                                    .answers = answers, .num_answers = num_answers),
-                  &text, &taint);
-    if (status == DGL_OK) {
-        struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
-        status = chat_ids_encode(log, chat->tok, rendered, answers, num_answers, out);
-    }
+    for (size_t i = 0; answers && i < list->count; i++)
+        if (list->items[i].ids && (i < from || i >= to))
+            answers[num_answers++] = (struct dgl_answer){
+                i < from ? i : i - (to - from), list->items[i].ids, list->items[i].num_ids};
+    chat_write_messages(list, from, to, &json);
+    if (empty)
+        dgl_buf_printf(&json, "%s\n{\"role\":\"user\",\"content\":\"\"}", from ? "," : "");
+    dgl_buf_puts(&json, "]}");
+    if (!answers || json.failed)
+        TRY(dgl_fail_memory(log, "the conversation", json.len));
+    TRY(chat_template_render(log, chat->tmpl,
+                             dgl_render_params(.messages = json.p, .messages_len = json.len,
+                                               .messages_name = "conversation",
+                                               .add_generation_prompt = true, .answers = answers,
+                                               .num_answers = num_answers),
+                             &text, &taint));
+    const struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
+    TRY(chat_ids_encode(log, chat->tok, rendered, answers, num_answers, out));
+done:
     dgl_buf_finish(&json);
     dgl_buf_finish(&text);
     dgl_buf_finish(&taint);
     free(answers);
-    return status;
-}
-
-/* Renders the conversation without its hidden messages. */
-static enum dgl_status render_visible(const struct dgl_chat *chat, struct token_ids *out)
-{
-    struct chat_messages list = chat->messages;
-    size_t first = chat_system(chat) ? 1 : 0;
-    list.items = dgl_new_array(struct chat_message, list.count);
-    if (!list.items)
-        return dgl_fail_memory(chat->log, "the conversation", list.count * sizeof(*list.items));
-    list.count = 0;
-    for (size_t i = 0; i < chat->messages.count; i++)
-        if (i < first || i >= first + chat->hidden)
-            list.items[list.count++] = chat->messages.items[i];
-    free(out->ids);
-    enum dgl_status status = render(chat, &list, out);
-    free(list.items);
-    return status;
-}
-
-/* Counts the tokens at the beginning of `ids` that do not depend on the user's text: the common
- * prefix with a conversation of the system message and an empty question. */
-static enum dgl_status count_kept(const struct dgl_chat *chat, const struct token_ids *ids,
-                                  int32_t *keep)
-{
-    char role[] = "user", content[] = "", json[] = "{\"role\":\"user\",\"content\":\"\"}";
-    struct chat_message items[2] = {{0}};
-    struct chat_messages list = {.items = items, .others = chat->messages.others};
-    struct token_ids other;
-    size_t same = 0;
-    if (chat_system(chat))
-        items[list.count++] = *chat_system(chat);
-    items[list.count++] = (struct chat_message){.json = json, .role = role, .content = content};
-    enum dgl_status status = render(chat, &list, &other);
-    while (same < ids->count && same < other.count && ids->ids[same] == other.ids[same])
-        same++;
-    int32_t most = chat->context / 2;
-    *keep = same < (size_t)most ? (int32_t)same : most;
-    free(other.ids);
     return status;
 }
 
@@ -261,7 +211,7 @@ enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_par
 {
     const struct dgl_model_info *info = chat->info;
     const size_t context = (size_t)chat->context;
-    struct token_ids out = {0};
+    struct token_ids out = {0}, empty = {0};
     enum dgl_status status;
     *ids = NULL;
     if (p->prompt || p->ids)
@@ -272,13 +222,19 @@ enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_par
                         "no message of the conversation waits for an answer: add one");
     p->keep = 0;
     p->context_shift = chat->context_shift;
-    TRY(render_visible(chat, &out));
-    if (chat->context_shift)
-        TRY(count_kept(chat, &out, &p->keep));
-    if (chat->context_shift && out.count >= context) {
-        const size_t wanted = (size_t)p->keep + (context - (size_t)p->keep) / 2;
+    TRY(render(chat, false, &out));
+    if (chat->context_shift) {
+        /* The ids before the user's text, which shifting keeps. */
+        TRY(render(chat, true, &empty));
+        const size_t most = context / 2;
+        size_t same = 0;
+        while (same < most && same < out.count && same < empty.count &&
+               out.ids[same] == empty.ids[same])
+            same++;
+        p->keep = (int32_t)same;
+        const size_t wanted = out.count < context ? context : same + (context - same) / 2;
         while (out.count > wanted && hide_question(chat))
-            TRY(render_visible(chat, &out));
+            TRY(render(chat, false, &out));
     }
     if (out.count > context)
         TRY(dgl_fail(chat->log, DGL_ERR_CONTEXT_FULL,
@@ -289,6 +245,7 @@ enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_par
     p->ids = *ids = out.ids;
     p->num_ids = out.count;
 done:
+    free(empty.ids);
     if (status != DGL_OK)
         free(out.ids);
     return status;

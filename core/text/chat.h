@@ -22,11 +22,10 @@ struct chat_messages {
     char *others; /* further members of the loaded file, such as `"tools":[...],`, or NULL */
 };
 void chat_message_finish(struct chat_message *m);
-bool chat_message_set_ids(struct chat_message *m, const int32_t *ids, size_t count);
-/* Adds a message. Consumes `json`, which may be NULL, also on failure. Returns false if memory runs
- * out. */
-bool chat_messages_add(struct chat_messages *list, char *json, const char *role,
-                       struct dgl_str content);
+/* Adds a message, of which json and ids are set. Consumes both, also on failure. `json` is NULL if
+ * memory ran out. */
+enum dgl_status chat_messages_add(struct chat_messages *list, const struct dgl_log *log,
+                                  struct chat_message m, const char *role, struct dgl_str content);
 void chat_messages_finish(struct chat_messages *list);
 
 struct dgl_chat {
@@ -62,8 +61,9 @@ enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_par
 /* Adds the generated answer as a message, unless it is empty. */
 enum dgl_status chat_end_answer(struct dgl_chat *chat, const struct dgl_generate_result *answer);
 
-/* Appends `{OTHERS "messages":[...]`, without the closing brace. */
-void chat_write_messages(const struct chat_messages *list, struct dgl_buf *out);
+/* Appends `{OTHERS "messages":[...` without the closing brackets. Omits messages [from, to). */
+void chat_write_messages(const struct chat_messages *list, size_t from, size_t to,
+                         struct dgl_buf *out);
 /* chat_json.c */
 enum dgl_status chat_save(const struct dgl_chat *chat, struct dgl_buf *out);
 enum dgl_status chat_load(struct dgl_chat *chat, const char *name, struct dgl_str json);

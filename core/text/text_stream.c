@@ -8,11 +8,7 @@ enum dgl_status text_stream_init(struct text_stream *t, const struct dgl_log *lo
                                  const struct dgl_tokenizer *tok,
                                  const struct dgl_generate_params *p)
 {
-    *t = (struct text_stream){.tok = tok,
-                              .stop = p->stop,
-                              .num_stop = p->num_stop,
-                              .shown = p->shown,
-                              .num_shown = p->num_shown};
+    *t = (struct text_stream){.tok = tok, .p = *p};
     if (tok)
         t->status = detokenizer_create(log, tok, false, &t->detok);
     return t->status;
@@ -24,14 +20,14 @@ void text_stream_finish(struct text_stream *t)
     dgl_buf_finish(&t->text);
 }
 
-/* Cuts the text at the earliest stop string that begins at or after `from`. */
-static void find_stop(struct text_stream *t, size_t from)
+/* Cuts the text at the earliest stop string in the part that was not emitted yet. */
+static void find_stop(struct text_stream *t)
 {
+    const size_t from = t->emitted, left = t->text.len - from;
     size_t best = t->text.len;
-    for (size_t i = 0; i < t->num_stop; i++) {
-        size_t n = strlen(t->stop[i]);
-        const char *at =
-            n == 0 ? NULL : memmem(t->text.p + from, t->text.len - from, t->stop[i], n);
+    for (size_t i = 0; i < t->p.num_stop && left > 0; i++) {
+        const size_t n = strlen(t->p.stop[i]);
+        const char *at = n == 0 ? NULL : memmem(t->text.p + from, left, t->p.stop[i], n);
         if (at && (size_t)(at - t->text.p) < best)
             best = (size_t)(at - t->text.p);
     }
@@ -45,33 +41,31 @@ static void find_stop(struct text_stream *t, size_t from)
 void text_stream_push(struct text_stream *t, int32_t id)
 {
     bool shown = t->tok && !tokenizer_is_special(t->tok, id);
-    for (size_t i = 0; i < t->num_shown; i++)
-        shown |= t->shown[i] == id;
+    for (size_t i = 0; i < t->p.num_shown; i++)
+        shown |= t->p.shown[i] == id;
     if (!t->detok || t->stopped || !shown)
         return;
     t->status = detokenizer_push(t->detok, id, &t->text);
-    if (t->text.len > t->emitted)
-        find_stop(t, t->emitted);
+    find_stop(t);
 }
 
 void text_stream_end(struct text_stream *t)
 {
     if (t->detok && !t->stopped) {
         t->status = detokenizer_flush(t->detok, &t->text);
-        if (t->text.len > t->emitted)
-            find_stop(t, t->emitted);
+        find_stop(t);
     }
-    t->num_stop = 0;
+    t->p.num_stop = 0;
 }
 
 struct dgl_str text_stream_ready(struct text_stream *t)
 {
     /* The longest suffix of the text that begins a stop string is held back. */
     size_t held = 0, room = t->text.len - t->emitted;
-    for (size_t i = 0; i < t->num_stop && !t->stopped; i++) {
-        size_t n = strlen(t->stop[i]);
+    for (size_t i = 0; i < t->p.num_stop && !t->stopped; i++) {
+        size_t n = strlen(t->p.stop[i]);
         for (size_t k = n > 0 ? n - 1 : 0; k > held; k--)
-            if (k <= room && memcmp(t->text.p + t->text.len - k, t->stop[i], k) == 0)
+            if (k <= room && memcmp(t->text.p + t->text.len - k, t->p.stop[i], k) == 0)
                 held = k;
     }
     size_t end = t->text.len - held;

@@ -10,13 +10,10 @@
 struct text_stream {
     struct detokenizer *detok;
     const struct dgl_tokenizer *tok;
-    const char *const *stop;
-    size_t num_stop;
-    const int32_t *shown; /* special tokens that leave text */
-    size_t num_shown;
-    struct dgl_buf text;    /* everything so far; a stop string is cut off */
-    size_t emitted;         /* bytes of it that the callback has had */
-    bool stopped;           /* a stop string was completed */
+    struct dgl_generate_params p; /* stop strings, and special tokens that leave text */
+    struct dgl_buf text;          /* everything so far; a stop string is cut off */
+    size_t emitted;               /* bytes of it that the callback has had */
+    bool stopped;                 /* a stop string was completed */
     enum dgl_status status; /* of the first failure, which is logged; no text comes after it */
 };
 

@@ -56,15 +56,6 @@ enum {
 #define ADVICE_WEIGHTS                                                                             \
     "the files are damaged or a conversion was wrong: fetch or convert them again"
 
-/* The recorded expectation of a model. */
-struct stored {
-    bool there;
-    char *path;
-    double nll;
-    int32_t tokens[DGL_SMOKE_TOKENS];
-    size_t num_tokens;
-};
-
 struct smoke {
     struct dgl_session *s;
     const struct dgl_smoke_params *p;
@@ -75,10 +66,12 @@ struct smoke {
     int32_t *ids;          /* [count] */
     size_t count, prefill;
     struct stream_trace stream;
-    float *logits;  /* [count, vocab], the device's */
-    double *want;   /* [count, vocab], an oracle's */
-    double *before; /* [count, hidden] */
-    struct stored stored;
+    float *logits;     /* [count, vocab], the device's */
+    double *want;      /* [count, vocab], an oracle's */
+    double *before;    /* [count, hidden] */
+    char *stored_path; /* file of the expectation that is stored with the model */
+    bool is_stored;
+    struct dgl_smoke_result stored; /* its tokens and nll */
 };
 
 /* Keeps the first fault. */
@@ -101,24 +94,23 @@ static enum dgl_status choose_ids(struct smoke *t)
     const struct dgl_model *m = t->s->model;
     const struct dgl_log *log = m->log;
     const struct encode_flags flags = {.add_special = true};
+    const size_t most = t->s->seq.context < MAX_TOKENS ? (size_t)t->s->seq.context : MAX_TOKENS;
     struct token_ids ids = {0};
-    size_t most = MAX_TOKENS;
-    if (t->s->seq.context < MIN_TOKENS)
+    enum dgl_status status = DGL_OK;
+    if (most < MIN_TOKENS)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: the smoke test needs a context of %d tokens, the session has %d",
                         m->info.path, MIN_TOKENS, t->s->seq.context);
-    most = most < (size_t)t->s->seq.context ? most : (size_t)t->s->seq.context;
-    t->ids = dgl_new_array(int32_t, most);
-    if (!t->ids)
-        return dgl_fail_memory(log, "ids", most * sizeof(*t->ids));
-    enum dgl_status status = DGL_OK;
     if (m->tok)
         status = tokenizer_encode(log, m->tok, dgl_str_of(smoke_text), flags, &ids);
-    for (; status == DGL_OK && t->count < most && (!m->tok || t->count < ids.count); t->count++)
-        t->ids[t->count] =
-            m->tok ? ids.ids[t->count]
-                   : (int32_t)((uint64_t)t->count * 2654435761u % (uint64_t)m->info.vocab);
-    free(ids.ids);
+    else
+        ids = (struct token_ids){.ids = dgl_new_array(int32_t, most), .count = most};
+    t->ids = ids.ids;
+    t->count = ids.count < most ? ids.count : most;
+    if (!m->tok && !ids.ids)
+        return dgl_fail_memory(log, "ids", most * sizeof(*ids.ids));
+    for (size_t i = 0; !m->tok && i < most; i++)
+        ids.ids[i] = (int32_t)((uint64_t)i * 2654435761u % (uint64_t)m->info.vocab);
     if (status == DGL_OK && t->count < MIN_TOKENS)
         status = dgl_fail(log, DGL_ERR_FORMAT, "%s: its tokenizer makes %zu tokens of \"%s\"",
                           m->info.path, t->count, smoke_text);
@@ -126,64 +118,39 @@ static enum dgl_status choose_ids(struct smoke *t)
     return status;
 }
 
-/* Evaluates the ids: most of them in prefill passes, the last ones in decode steps. */
-static enum dgl_status trace(struct smoke *t)
-{
-    struct dgl_session *s = t->s;
-    const size_t vocab = (size_t)t->desc->vocab;
-    enum dgl_status status;
-    TRY(session_load_ids(s, t->ids, t->count, "the fixed text"));
-    s->trace = &t->stream;
-    TRY(session_eval_results(s, 0, (int32_t)t->prefill,
-                             &(struct row_results){.logits = t->logits}));
-    for (int32_t pos = s->seq.len; (size_t)pos < t->count; pos++)
-        TRY(session_eval_results(s, pos, pos + 1,
-                                 &(struct row_results){.logits = t->logits + (size_t)pos * vocab}));
-done:
-    s->trace = NULL;
-    return status;
-}
-
 /* ---- comparison with the oracle -------------------------------------------------------------- */
-
-/* Names of the kernels of a block, each once. */
-static void kernel_names(const struct plan *plan, struct pass_shape shape, size_t point, char *out,
-                         size_t size)
-{
-    const struct body *s = plan_body(plan, shape);
-    size_t first = 0, end = s->ops.count, len = 0;
-    enum plan_buffer stream;
-    for (size_t i = 0; shape.part == PART_LAYERS && i <= point; i++) {
-        first = i > 0 ? end : 0;
-        end = plan_block_end(s, first, &stream);
-    }
-    out[0] = '\0';
-    for (size_t i = first; i < end && len < size; i++) {
-        const char *name = s->use[i]->choice.kernel->name;
-        bool told = false;
-        for (size_t j = first; j < i && !told; j++)
-            told = s->use[j]->choice.kernel == s->use[i]->choice.kernel;
-        if (!told)
-            len += (size_t)snprintf(out + len, size - len, "%s%s", len ? ", " : "", name);
-    }
-}
 
 /* Power of the difference and of the result, over rows [from, to) of the sequence. */
 struct deviation {
     double error, power, stream;
 };
 
-/* Judges one block in one phase. NaN fails. */
+/* Judges one block in one phase. NaN fails. A fault names each kernel of the block once. */
 static void judge(struct smoke *t, const struct deviation *d, const char *where,
                   struct pass_shape shape, size_t point)
 {
-    char kernels[256];
+    const struct body *body = plan_body(session_plan(t->s), shape);
+    size_t first = 0, end = body->ops.count, len = 0;
+    enum plan_buffer stream;
+    char kernels[256] = "";
     const double scale = d->power + STREAM_FLOOR * d->stream;
     const double nmse = d->error == 0.0 ? 0.0 : scale > 0.0 ? d->error / scale : INFINITY;
     t->out->error = nmse > t->out->error || isnan(nmse) ? nmse : t->out->error;
     if (nmse <= MAX_NMSE)
         return;
-    kernel_names(session_plan(t->s), shape, point, kernels, sizeof(kernels));
+    for (size_t i = 0; shape.part == PART_LAYERS && i <= point; i++) {
+        first = i > 0 ? end : 0;
+        end = plan_block_end(body, first, &stream);
+    }
+    for (size_t i = first; i < end && len < sizeof(kernels); i++) {
+        const struct kernel *kernel = body->use[i]->choice.kernel;
+        bool told = false;
+        for (size_t j = first; j < i && !told; j++)
+            told = body->use[j]->choice.kernel == kernel;
+        if (!told)
+            len += (size_t)snprintf(kernels + len, sizeof(kernels) - len, "%s%s", len ? ", " : "",
+                                    kernel->name);
+    }
     fault(t, "%s in %s: NMSE %.3g against the host's doubles, at most %g (%s); " ADVICE_COMPUTE,
           where,
           pass_shape_is_prefill(shape) || shape.outputs == OUTPUT_EACH ? "prefill" : "decode", nmse,
@@ -253,22 +220,22 @@ static enum dgl_status read_stored(struct smoke *t)
 {
     const struct dgl_model *m = t->s->model;
     const struct dgl_log *log = m->log;
-    struct stored *stored = &t->stored;
+    struct dgl_smoke_result *stored = &t->stored;
     struct dgl_json_doc *doc = NULL;
     const struct dgl_json *nll = NULL, *tokens = NULL;
     struct dgl_buf beside = {0};
     enum dgl_status status;
     if (dgl_path_is_dir(m->info.path)) {
-        stored->path = dgl_path_join(m->info.path, "smoke.json");
+        t->stored_path = dgl_path_join(m->info.path, "smoke.json");
     } else {
         dgl_buf_printf(&beside, "%s.smoke.json", m->info.path);
-        stored->path = dgl_buf_take(&beside);
+        t->stored_path = dgl_buf_take(&beside);
     }
-    if (!stored->path)
+    if (!t->stored_path)
         return dgl_fail_memory(log, "path", strlen(m->info.path));
-    if (!dgl_path_exists(stored->path))
+    if (!dgl_path_exists(t->stored_path))
         return DGL_OK;
-    TRY(dgl_json_load(log, stored->path, 1 << 20, &doc));
+    TRY(dgl_json_load(log, t->stored_path, 1 << 20, &doc));
     struct dgl_json_reader r = {log, doc};
     const struct dgl_json *root = dgl_json_root(doc);
     TRY(dgl_json_need(r, root, "nll", DGL_JSON_NUMBER, &nll));
@@ -282,7 +249,7 @@ static enum dgl_status read_stored(struct smoke *t)
         stored->tokens[stored->num_tokens++] = (int32_t)id;
     }
     stored->nll = dgl_json_f64(nll);
-    stored->there = true;
+    t->is_stored = true;
 done:
     dgl_json_destroy(&doc);
     return status;
@@ -307,9 +274,9 @@ static void check_likelihood(struct smoke *t)
               "\"%s\" costs %.2f nats per token, at most %.2f (%g of a uniform guess) are expected "
               "of a model that knows English; " ADVICE_WEIGHTS,
               smoke_text, t->out->nll, MAX_UNIFORM * uniform, MAX_UNIFORM);
-    if (t->stored.there && !(fabs(t->out->nll - t->stored.nll) <= MAX_NLL_DIFF * t->stored.nll))
+    if (t->is_stored && !(fabs(t->out->nll - t->stored.nll) <= MAX_NLL_DIFF * t->stored.nll))
         fault(t, "the fixed text costs %.8g nats per token, %s says %.8g; " ADVICE_WEIGHTS,
-              t->out->nll, t->stored.path, t->stored.nll);
+              t->out->nll, t->stored_path, t->stored.nll);
 }
 
 /* Distance of a token from the best one, in root mean squares of the logits. */
@@ -334,7 +301,7 @@ static enum dgl_status check_answer(struct smoke *t)
     struct dgl_generate_result r = {0};
     float *logits = NULL;
     int32_t *ids = NULL;
-    bool agrees = t->stored.there;
+    bool agrees = t->is_stored;
     enum dgl_status status;
     TRY(session_generate(
         s,
@@ -373,7 +340,7 @@ static enum dgl_status check_answer(struct smoke *t)
         agrees = want == r.tokens[i];
         if (want < 0 || !(lag_of(row, vocab, want) <= MAX_LAG))
             fault(t, "token %zu of the greedy answer is %d, %s says %d; " ADVICE_WEIGHTS, i,
-                  r.tokens[i], t->stored.path, want);
+                  r.tokens[i], t->stored_path, want);
     }
 done:
     free(logits);
@@ -407,7 +374,14 @@ enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_para
         .desc = t.desc, .tensors = m->file->tensors, .count = t.count};
     TRY(oracle_create(log, &host, &t.oracle));
     TRY(oracle_create(log, &host, &t.exact));
-    TRY(trace(&t));
+    /* Most of the ids are evaluated in prefill passes, the last ones in decode steps. */
+    TRY(session_load_ids(s, t.ids, t.count, "the fixed text"));
+    s->trace = &t.stream;
+    TRY(session_eval_results(s, 0, (int32_t)t.prefill, &(struct row_results){.logits = t.logits}));
+    for (int32_t pos = s->seq.len; (size_t)pos < t.count; pos++)
+        TRY(session_eval_results(s, pos, pos + 1,
+                                 &(struct row_results){.logits = t.logits + (size_t)pos * vocab}));
+    s->trace = NULL;
     TRY(check_blocks(&t));
     if (oracle_zero_weight(t.oracle))
         fault(&t, "%s: every value is zero; " ADVICE_WEIGHTS, oracle_zero_weight(t.oracle));
@@ -415,6 +389,7 @@ enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_para
     status = check_answer(&t);
     out->passed = status == DGL_OK && !out->fault[0];
 done:
+    s->trace = NULL;
     oracle_destroy(&t.oracle);
     oracle_destroy(&t.exact);
     free(t.ids);
@@ -422,6 +397,6 @@ done:
     free(t.logits);
     free(t.want);
     free(t.before);
-    free(t.stored.path);
+    free(t.stored_path);
     return status;
 }

@@ -112,9 +112,10 @@ check-drivers: deps ## the model tests on every driver here (DRIVERS=all: newer 
 	@+$(SUBMAKE) all tests
 	@BUILD=$(BUILD) sh tests/drivers.sh
 
-bench-check: deps ## ratios of speeds inside one run, against limits (DEVICE=any, SHAPE= instead of the bundled model)
+bench-check: deps ## ratios of speeds inside one run, against limits (DEVICE=any; SHAPE=llama-3.2-1b or FILE=M.gguf picks the model)
 	@+$(SUBMAKE) $(BUILD)/dopplergl
-	@python3 tools/dev/bench_check.py --dopplergl $(BUILD)/dopplergl --device $(or $(DEVICE),any) $(if $(SHAPE),--shape $(SHAPE))
+	@PYTHONDONTWRITEBYTECODE=1 python3 tools/dev/bench_check.py --dopplergl $(BUILD)/dopplergl --device $(or $(DEVICE),any) \
+	    $(if $(SHAPE),--shape $(SHAPE)) $(if $(FILE),-m '$(FILE)')
 
 check-shapes: deps ## full-size models with random weights, minutes each; SHAPES='qwen3-0.6b ...' picks some
 	@+$(SUBMAKE) $(BUILD)/check_shapes

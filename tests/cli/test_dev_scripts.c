@@ -43,9 +43,7 @@ static char *make_program(const char *dir, const char *name, const char *text)
 
 struct gate {
     const char *name;
-    const char *decode, *prefill, *software, *gpu_us, *executor;
-    const char *dispatched; /* tokens per second with --executor dispatch */
-    const char *of_33;      /* prefill of 33 tokens; NULL: as of any other number */
+    const char *set; /* assignments of the shell that change the answers of the command */
     int code;
     const char *says;
 };
@@ -53,31 +51,33 @@ struct gate {
 /* A copy reaches 1,000 GB/s. A step reads 1 GB, so tokens per second equal GB/s. The head reads 100
  * MB. */
 static const struct gate gates[] = {
-    {"all well on a GPU", "500", "2000", "false", "150", "dispatch", "0", NULL, 0,
-     "ok       head against copy: 0.667"},
-    {"slow decode", "100", "2000", "false", "150", "dispatch", "0", NULL, 1,
-     "BELOW    decode against copy: 0.100"},
-    {"a slow kernel", "500", "2000", "false", "500", "dispatch", "0", NULL, 1,
-     "BELOW    head against copy: 0.200"},
-    {"no timer", "500", "2000", "false", "null", "dispatch", "0", NULL, 0,
-     "skipped  head against copy: the device has no timer"},
-    {"eight columns as dear as eight", "500", "600", "false", "150", "dispatch", "0", NULL, 1,
-     "BELOW    8 columns against 1: 1.200"},
-    {"the same in software", "500", "600", "true", "150", "dispatch", "0", NULL, 0,
-     "ok       8 columns against 1: 1.200"},
-    {"no persistent executor", "500", "2000", "false", "150", "dispatch", "0", NULL, 0,
-     "skipped  persistent against dispatched: dispatch: a reason"},
-    {"a persistent executor that pays", "500", "2000", "false", "150", "persistent", "400", NULL, 0,
-     "ok       persistent against dispatched: 1.250"},
-    {"one that does not", "500", "2000", "false", "150", "persistent", "600", NULL, 1,
-     "BELOW    persistent against dispatched: 0.833"},
-    {"tokens cheaper than steps", "500", "2000", "false", "150", "dispatch", "0", NULL, 0,
-     "ok       n tokens against n steps: 0.250 ("},
-    {"a body that is dear", "500", "2000", "false", "150", "dispatch", "0", "400", 1,
-     "ABOVE    n tokens against n steps: 1.250 (33 tokens), at most 1.15"},
-    {"one that costs less than fewer tokens", "500", "2000", "false", "150", "dispatch", "0",
-     "20000", 1,
-     "BELOW    a longer prompt against a shorter one: 0.103 (33 and 32 tokens), at least 0.9"},
+    {"all well on a GPU", "", 0, "ok       a step of 8 rows to one row: 1.000"},
+    {"two rows as dear as two", "two=500", 1,
+     "FAILED   a step of 2 rows to one row: 2.000 (dispatch), at most 1.7: wrong by a factor of "
+     "1.18"},
+    {"the same on a small GPU", "two=500 copy=299 gpu=300", 0,
+     "ok       a step of 2 rows to one row: 2.000 (dispatch), at most 2.0"},
+    {"the same in software", "two=500 soft=true", 0,
+     "ok       a step of 2 rows to one row: 2.000 (dispatch), at most 2.2"},
+    {"eight rows as dear as five", "eight=800", 1, "FAILED   a step of 8 rows to one row: 5.000"},
+    {"a slow mix", "plain=1000", 1,
+     "FAILED   decode of the mix to all-Q4_K, bytes per second: 0.500, at least 0.75: wrong by a "
+     "factor of 1.50"},
+    {"slow decode", "tps=100", 1, "FAILED   decode to a plain copy, bytes per second: 0.100"},
+    {"a slow load", "load=1e9", 1, "FAILED   load to dd, seconds: "},
+    {"weights that grow", "held=104", 1, "FAILED   bytes held to bytes of the file: 1.040"},
+    {"a slow kernel", "gpu=500", 1, "FAILED   head to a plain copy, bytes per second: 0.200"},
+    {"no timer", "gpu=null", 0,
+     "skipped  head to a plain copy, bytes per second (the device has no timer)"},
+    {"no persistent executor", "", 0, "skipped  persistent to dispatched (dispatch: a reason)"},
+    {"a persistent executor that pays", "executor=persistent dispatched=400", 0,
+     "ok       persistent to dispatched: 1.250"},
+    {"one that does not", "executor=persistent dispatched=600", 1,
+     "FAILED   persistent to dispatched: 0.833"},
+    {"a body that is dear", "of_33=400", 1,
+     "FAILED   n tokens of a prompt to n steps: 1.250 (33 tokens), at most 1.15"},
+    {"one that costs less than fewer tokens", "of_33=20000", 1,
+     "FAILED   a longer prompt to a shorter one: 0.194 (33 and 17 tokens), at least 0.9"},
 };
 
 static void gate_case(void **state)
@@ -85,21 +85,27 @@ static void gate_case(void **state)
     const struct gate *row = *state;
     struct process_result r;
     char text[2048], *dir = test_tmpdir();
-    snprintf(text, sizeof(text),
-             "#!/bin/sh\ntps=%s pre=%s\n"
-             "for word; do [ \"$word\" = dispatch ] && tps=%s; [ \"$word\" = 33 ] && pre=%s; done\n"
-             "cat <<END\n{\"model\": \"m\", \"quantization\": \"q\", \"decode_gbps\": %s, "
-             "\"copy_gbps\": 1000, \"prefill_tps\": $pre, \"decode_tps\": $tps, "
-             "\"prefill_tps_all\": [1, $pre], \"decode_tps_all\": [$tps, 1], \"executor\": \"%s\", "
-             "\"executor_reason\": \"a reason\", \"device\": {\"name\": \"d\", \"software\": %s}, "
-             "\"profile\": [{\"phase\": \"decode\", \"op\": \"head\", \"bytes\": 100000000, "
-             "\"gpu_us\": %s}]}\nEND\n",
-             row->decode, row->prefill, row->dispatched, row->of_33 ? row->of_33 : row->prefill,
-             row->decode, row->executor, row->software, row->gpu_us);
+    snprintf(
+        text, sizeof(text),
+        "#!/bin/sh\n"
+        "tps=500 two=1000 four=2000 eight=4000 plain=500 dispatched=500 pre=2000 of_33=2000\n"
+        "load=0 held=100 soft=false gpu=150 executor=dispatch copy=1000\n%s\nrate=$tps\n"
+        "for word; do\ncase $last:$word in\n"
+        "--batch:2) rate=$two ;;\n--batch:4) rate=$four ;;\n--batch:8) rate=$eight ;;\n"
+        "--executor:dispatch) rate=$dispatched ;;\n--prompt-tokens:33) pre=$of_33 ;;\n"
+        "*plain.gguf) rate=$plain ;;\nesac\nlast=$word\ndone\n"
+        "cat <<END\n{\"decode_tps_all\": [$rate, 1], \"prefill_tps_all\": [1, $pre], "
+        "\"bytes_per_token\": 1000000000, \"copy_gbps\": $copy, \"held_bytes\": $held, "
+        "\"file_bytes\": 100, \"warm_model_ms_all\": [$load], \"executor\": \"$executor\", "
+        "\"executor_reason\": \"a reason\", \"device\": {\"name\": \"d\", \"software\": $soft}, "
+        "\"profile\": [{\"phase\": \"decode\", \"op\": \"head\", \"bytes\": 100000000, "
+        "\"gpu_us\": $gpu}]}\nEND\n",
+        row->set);
     char *program = make_program(dir, "dopplergl", text);
-    run_script(&r, (const char *const[]){"tools/dev/bench_check.py", "--dopplergl", program, NULL});
-    assert_code(&r, row->code);
+    run_script(&r, (const char *const[]){"tools/dev/bench_check.py", "--dopplergl", program,
+                                         "--shape", "small", "--work", dir, NULL});
     assert_contains(r.out, row->says);
+    assert_code(&r, row->code);
     process_finish(&r);
     free(program);
     test_tmpdir_remove(dir);
@@ -468,8 +474,7 @@ static void a_refusal_is_passed_on(void **state)
     char *program = make_program(dir, "dopplergl",
                                  "#!/bin/sh\necho 'dopplergl: error: no such shape' >&2\nexit 2\n");
     (void)state;
-    run_script(&r, (const char *const[]){"tools/dev/bench_check.py", "--dopplergl", program,
-                                         "--shape", "x", NULL});
+    run_script(&r, (const char *const[]){"tools/dev/bench_check.py", "--dopplergl", program, NULL});
     assert_code(&r, 1);
     assert_contains(r.err, "no such shape");
     process_finish(&r);

@@ -19,6 +19,7 @@ struct engine_choice {
     /* why a token needs several persistent dispatches, or "" */
     char parts[PERSISTENT_REASON];
     char key[65];              /* key of the record on disk, or "" */
+    uint64_t division;         /* kv_cache_division() when it was checked */
     struct exec_record record; /* as measured or read; verdict 0: not decided yet */
     bool expected;             /* ENGINE_OPEN: persistent dispatches will be used */
     bool form_begun;           /* the compiler works on another form of the program */

@@ -42,6 +42,19 @@ static struct recipe formed(struct recipe recipe, uint32_t form)
     return recipe;
 }
 
+/* Returns the choice for the recipe. It is open again if the KV cache has grown into other buffers:
+ * the program in use cannot bind them, and the next one is compiled while dispatches decode. An
+ * abort is not forgotten, because it has other causes. */
+static struct engine_choice *choice_now(const struct runner *r, struct recipe recipe)
+{
+    struct engine_choice *c = engine_choice(*r->engine, recipe);
+    const uint64_t division = kv_cache_division(r->memory->kv);
+    if (c->columns && c->division != division && c->record.verdict != EXEC_ABORTED)
+        *c = (struct engine_choice){0};
+    c->division = division;
+    return c;
+}
+
 /* Sets the reason: `reason`, or if it is NULL, the times of the record. Appends why a token needs
  * several persistent dispatches, if they are used or expected. */
 static void put_reason(const struct runner *r, struct engine_choice *c, const char *reason)
@@ -96,7 +109,7 @@ static void conclude(struct runner *r, struct engine_choice *c, enum exec_verdic
 enum dgl_status executor_look(struct runner *r, struct recipe recipe)
 {
     struct engine *engine = *r->engine;
-    struct engine_choice *c = engine_choice(engine, recipe);
+    struct engine_choice *c = choice_now(r, recipe);
     struct exec_record *record = &c->record;
     const struct persistent *p = &engine->persistent;
     const bool forced = engine->wanted == DGL_EXECUTOR_PERSISTENT;
@@ -175,7 +188,7 @@ static bool may_begin(const struct runner *r, struct engine_choice *c, struct re
 enum dgl_status executor_prepare(struct runner *r, struct recipe recipe)
 {
     const struct persistent *p = &(*r->engine)->persistent;
-    struct engine_choice *c = engine_choice(*r->engine, recipe);
+    struct engine_choice *c = choice_now(r, recipe);
     enum dgl_status status = executor_look(r, recipe);
     if (status != DGL_OK || c->state != ENGINE_OPEN || !may_begin(r, c, recipe))
         return status;
@@ -209,7 +222,7 @@ bool executor_is_due(const struct steps *q)
     struct runner *r = q->runner;
     struct engine *engine = *r->engine;
     const struct persistent *p = &engine->persistent;
-    struct engine_choice *c = engine_choice(engine, q->recipe);
+    struct engine_choice *c = choice_now(r, q->recipe);
     const uint32_t form = next_form(c);
     if (r->profile || !p->exec)
         return false;
@@ -430,7 +443,7 @@ enum dgl_status executor_choose(const struct steps *q, bool decides, struct exec
 {
     struct runner *r = q->runner;
     struct engine *engine = *r->engine;
-    struct engine_choice *c = engine_choice(engine, q->recipe);
+    struct engine_choice *c = choice_now(r, q->recipe);
     enum dgl_status status = DGL_OK;
     *max_steps = DGL_READBACK_INTERVAL_MAX;
     *run = NULL;

@@ -55,16 +55,16 @@ static void free_buffers(struct kv_cache *kv, struct kv_store *store)
 static enum dgl_status resize(struct kv_cache *kv, struct kv_store *store, uint32_t pages)
 {
     struct dgl_device *dev = kv->dev;
-    /* Layers are spread over enough buffers that each stays within one binding if all reserved
-     * pages are allocated. So the number of buffers only changes with reservations. */
-    const uint64_t most = pages > kv->promised ? pages : kv->promised;
+    /* Layers are in as few buffers as bindings allow, because a persistent program has few
+     * bindings. With buffers for all reserved pages there would be more: a context of 131,072
+     * tokens needs 512 MiB per layer of Llama 3.1 8B. */
     const uint64_t page_bytes = store->group.page_bytes;
-    const uint64_t fit = plan_device_binding_bytes(&dev->plan) / (most * page_bytes);
-    const uint32_t layers = store->group.layers;
-    const uint32_t per_buffer = fit < 1 ? 1 : fit < layers ? (uint32_t)fit : layers;
-    const uint32_t added = pages - store->pages;
     const uint64_t layer_bytes = pages * page_bytes, held_bytes = store->pages * page_bytes;
-    const uint32_t num_buffers = (layers + per_buffer - 1) / per_buffer;
+    const uint64_t fit = plan_device_binding_bytes(&dev->plan) / layer_bytes;
+    const uint32_t layers = store->group.layers, added = pages - store->pages;
+    const uint32_t most = fit < 1 ? 1 : fit < layers ? (uint32_t)fit : layers;
+    const uint32_t num_buffers = (layers + most - 1) / most;
+    const uint32_t per_buffer = (layers + num_buffers - 1) / num_buffers;
     struct kv_store to = *store;
     enum dgl_status status = DGL_OK;
     assert(pages > store->pages && pages <= kv->most_pages);
@@ -145,6 +145,14 @@ uint64_t kv_cache_most_bytes(const struct kv_cache *kv, uint32_t pages)
         }
     }
     return most;
+}
+
+uint64_t kv_cache_division(const struct kv_cache *kv)
+{
+    uint64_t division = 0;
+    for (uint32_t g = 0; g < kv->num_groups; g++)
+        division = division << 16 | kv->store[g].num_buffers;
+    return division;
 }
 
 /* Pages that sequences have. */

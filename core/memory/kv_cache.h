@@ -112,6 +112,9 @@ void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages);
 /* Returns the peak size in bytes while a lone sequence grows to `pages`, including the old buffers
  * during a move. */
 uint64_t kv_cache_most_bytes(const struct kv_cache *kv, uint32_t pages);
+/* Returns a number that changes if layers move to other buffers of the group, or to more or fewer.
+ * The text of a persistent program depends on it. */
+uint64_t kv_cache_division(const struct kv_cache *kv);
 /* Frees the buffers. No sequence may hold a page. Reservations are kept. */
 void kv_cache_drop(struct kv_cache *kv);
 /* Takes pages until the sequence has `count`, at most `most`. May move the cache. On failure the

@@ -657,6 +657,32 @@ static void test_trial_counts_nothing(void **state)
     dgl_generate_result_finish(&r[1]);
 }
 
+/* The KV cache grows into other buffers: dispatches decode while the next program is compiled. An
+ * abort is remembered nevertheless. */
+static void test_divided_cache(void **state)
+{
+    (void)state;
+    struct engine_choice *c =
+        engine_choice(engine.model->shard->engine, recipe_decode(SAMPLE_GREEDY, 0, true));
+    injector = (struct injector){.aside = true, .known = known};
+    injector_install(&injector, engine.model, DGL_EXECUTOR_PERSISTENT);
+    for (int round = 1; round <= 3; round++) {
+        injector.not_ready = 2;
+        c->record.verdict = round == 3 ? EXEC_ABORTED : c->record.verdict;
+        c->division++;
+        dgl_session_trim(engine.session, 0);
+        struct dgl_generate_result r = tiny_generate(
+            engine.session, dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 40,
+                                                .ignore_eos = true));
+        assert_memory_equal(r.tokens, known + PROMPT, r.num_tokens * sizeof(int32_t));
+        assert_string_equal(chosen().name, "persistent");
+        assert_int_equal(injector.begun, round < 3 ? round : 2);
+        assert_int_equal(injector.probed, round < 3 ? round : 2);
+        assert_int_equal(c->division, kv_cache_division(&engine.model->shard->kv));
+        dgl_generate_result_finish(&r);
+    }
+}
+
 static void count_end(void *priv, const struct dgl_request_result *result)
 {
     assert_int_equal(result->status, DGL_OK);
@@ -827,6 +853,7 @@ int main(void)
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_trial_counts_nothing),
+        cmocka_unit_test(test_divided_cache),
         cmocka_unit_test(test_company),
         cmocka_unit_test(test_crowd_replay),
         cmocka_unit_test(test_software_is_refused),

@@ -136,19 +136,23 @@ static void test_no_room_for_two_copies(void **state)
     cache_close(&c);
 }
 
-/* Layers are in as few buffers as bindings allow when all that is promised is there. */
-static void test_buffers_stay_as_many(void **state)
+/* Layers are in as few buffers as bindings allow for the pages that exist. */
+static void test_few_buffers(void **state)
 {
     (void)state;
     struct cache c;
     gl_fail.max_ssbo_bytes = 2 * 120 * PAGE_BYTES;
     cache_open(&c, 0);
+    const uint64_t division = kv_cache_division(&c.kv);
     assert_int_equal(c.kv.store[0].pages, 64);
-    assert_int_equal(c.kv.store[0].num_buffers, 2);
+    assert_int_equal(c.kv.store[0].num_buffers, 1);
+    set_count(&c, 0, 30);
+    assert_int_equal(kv_cache_division(&c.kv), division);
     set_count(&c, 0, 60);
     set_count(&c, 1, 20);
     assert_int_equal(c.kv.store[0].pages, 120);
     assert_int_equal(c.kv.store[0].num_buffers, 2);
+    assert_true(kv_cache_division(&c.kv) != division);
     cache_close(&c);
 }
 
@@ -316,7 +320,7 @@ int main(void)
     const struct CMUnitTest pages[] = {
         cmocka_unit_test_setup(test_pages_are_taken_and_given, gl_fail_setup),
         cmocka_unit_test_setup(test_no_room_for_two_copies, gl_fail_setup),
-        cmocka_unit_test_setup(test_buffers_stay_as_many, gl_fail_setup),
+        cmocka_unit_test_setup(test_few_buffers, gl_fail_setup),
         cmocka_unit_test_setup(test_a_move_that_fails, gl_fail_setup),
     };
     const struct CMUnitTest faults[] = {

@@ -293,14 +293,37 @@ static enum dgl_status reserve(struct placer *b, size_t *buffer, struct weight_p
     return DGL_OK;
 }
 
-/* Returns the first buffer from `first` on with room for all `bytes`, else a new one. */
-static size_t find_buffer(const struct placer *b, size_t first, uint64_t bytes)
+/* Returns the number of buffers that places need, one after the other, if the first buffer has
+ * `used` bytes already. */
+static size_t count_buffers(const struct placer *b, uint64_t used,
+                            struct weight_place *const *places, size_t count)
 {
-    uint64_t most = plan_device_binding_bytes(b->p->device);
-    for (size_t i = first; i < b->w->num_buffers; i++)
-        if (aligned(b, b->w->buffer_bytes[i]) + bytes <= most)
-            return i;
-    return b->w->num_buffers;
+    size_t buffers = 1;
+    for (size_t i = 0; i < count; i++) {
+        used = aligned(b, used);
+        if (used > 0 && used + places[i]->size > plan_device_binding_bytes(b->p->device)) {
+            used = 0;
+            buffers++;
+        }
+        used += places[i]->size;
+    }
+    return buffers;
+}
+
+/* Reserves the places one after the other in as few buffers as possible. They begin in the first
+ * buffer from `first` on that does not raise this number. */
+static enum dgl_status reserve_all(struct placer *b, size_t first,
+                                   struct weight_place *const *places, size_t count)
+{
+    const uint64_t *used = b->w->buffer_bytes;
+    const size_t fewest = count_buffers(b, 0, places, count);
+    enum dgl_status status = DGL_OK;
+    size_t buffer = first;
+    while (buffer < b->w->num_buffers && count_buffers(b, used[buffer], places, count) > fewest)
+        buffer++;
+    for (size_t i = 0; i < count && status == DGL_OK; i++)
+        status = reserve(b, &buffer, places[i]);
+    return status;
 }
 
 /* Returns true if a hint may change the type of the weight. */
@@ -313,32 +336,27 @@ static bool is_changeable(const struct placer *b, const struct weight *weight)
 }
 
 /* Places the matrices whose type a hint may change, or all others, into buffers from `first` on.
- * The weights that one operation reads in all layers are placed in as few buffers as possible, so
- * that a program over all layers needs few bindings: core/plan/phase_schedule.h. */
-static enum dgl_status place_matrices(struct placer *b, size_t first, bool changeable)
+ * The weights that one operation reads in all layers are placed together, so that a program over
+ * all layers needs few bindings and few texts: core/plan/phase_schedule.h. `places` is scratch. */
+static enum dgl_status place_matrices(struct placer *b, size_t first, bool changeable,
+                                      struct weight_place **places)
 {
     struct model_weights *w = b->w;
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < w->num_matrices; i++) {
-        const char *label = b->reader[i]->label;
-        uint64_t bytes = 0;
-        bool placed = is_changeable(b, w->matrices[i]) != changeable;
-        for (size_t j = 0; j < i && !placed; j++)
-            placed = strcmp(b->reader[j]->label, label) == 0 &&
-                     is_changeable(b, w->matrices[j]) == changeable;
-        for (int pass = 0; pass < 2 && !placed; pass++) {
-            size_t buffer = find_buffer(b, first, bytes);
-            for (size_t j = i; j < w->num_matrices; j++) {
-                struct weight *m = w->matrices[j];
-                if (strcmp(b->reader[j]->label, label) != 0 || is_changeable(b, m) != changeable)
-                    continue;
-                for (uint32_t k = 0; k < m->num_bands && status == DGL_OK; k++)
-                    if (pass == 0)
-                        bytes += aligned(b, m->bands[k].place.size);
-                    else
-                        status = reserve(b, &buffer, &m->bands[k].place);
-            }
+    for (size_t i = 0; i < w->num_matrices && status == DGL_OK; i++) {
+        size_t count = 0, j = 0;
+        for (; j < w->num_matrices && is_changeable(b, w->matrices[i]) == changeable; j++) {
+            struct weight *m = w->matrices[j];
+            if (strcmp(b->reader[j]->label, b->reader[i]->label) != 0 ||
+                is_changeable(b, m) != changeable)
+                continue;
+            if (j < i) /* placed already */
+                break;
+            for (uint32_t k = 0; k < m->num_bands; k++)
+                places[count++] = &m->bands[k].place;
         }
+        if (j == w->num_matrices && count > 0)
+            status = reserve_all(b, first, places, count);
     }
     return status;
 }
@@ -348,16 +366,23 @@ static enum dgl_status place_matrices(struct placer *b, size_t first, bool chang
 static enum dgl_status place_all(struct placer *b)
 {
     struct model_weights *w = b->w;
-    enum dgl_status status = place_matrices(b, 0, false);
-    uint64_t bytes = 0;
+    size_t most = w->num_vectors, count = 0;
+    for (size_t i = 0; i < w->num_matrices; i++)
+        most += w->matrices[i]->num_bands;
+    struct weight_place **places = dgl_new_array(struct weight_place *, most);
+    if (!places)
+        return dgl_fail_memory(b->p->device->log, "weight places", most * sizeof(*places));
+    enum dgl_status status;
+    TRY(place_matrices(b, 0, false, places));
     for (size_t i = VECTOR_NONE + 1; i < w->num_vectors; i++) {
         w->vectors[i].place.size = w->vectors[i].count * 4;
-        bytes += aligned(b, w->vectors[i].place.size);
+        places[count++] = &w->vectors[i].place;
     }
-    size_t buffer = find_buffer(b, 0, bytes);
-    for (size_t i = VECTOR_NONE + 1; i < w->num_vectors && status == DGL_OK; i++)
-        status = reserve(b, &buffer, &w->vectors[i].place);
-    return status == DGL_OK ? place_matrices(b, w->num_buffers, true) : status;
+    TRY(reserve_all(b, 0, places, count));
+    TRY(place_matrices(b, w->num_buffers, true, places));
+done:
+    free(places);
+    return status;
 }
 
 enum dgl_status weights_place(struct model_weights *weights, const struct weights_place_params *p)

@@ -278,9 +278,9 @@ static const struct swap swaps[] = {
     {"as before", NULL, NULL, 0, 2},
     {"a hint that changes no weight", NULL, "{\"attentionPrefill\":\"tiled_small\"}", 0, 2},
     {"expanded to f16", NULL, "{\"q4kMatmul\":\"dequant_f16\"}", 1, 1},
-    {"expanded to f32", NULL, "{\"q4kMatmul\":\"dequant_f32\"}", 3, 1},
+    {"expanded to f32", NULL, "{\"q4kMatmul\":\"dequant_f32\"}", 2, 1},
     {"packed again", "{\"q4kMatmul\":\"dequant_f32\"}", NULL, 1, 1},
-    {"from f16 to f32", "{\"q4kMatmul\":\"dequant_f16\"}", "{\"q4kMatmul\":\"dequant_f32\"}", 3, 1},
+    {"from f16 to f32", "{\"q4kMatmul\":\"dequant_f16\"}", "{\"q4kMatmul\":\"dequant_f32\"}", 2, 1},
 };
 
 /* Buffers of q4_k change as a whole, all others are the same. */

@@ -34,27 +34,41 @@ struct fixture {
     char cookies[64];
 };
 
-/* For one sequence or several. */
-static void fixture_open(struct fixture *f, const char *config, enum made_device device,
-                         const char *quantize, int32_t sequences)
+struct fixture_params {
+    const char *name; /* of the config */
+    enum made_device device;
+    const char *quantize; /* NULL: the types of a Q4_K_M file */
+    int32_t sequences;    /* 0: one */
+    int32_t tokens;       /* room of the KV cache; 0: CONTEXT */
+    uint32_t bindings;    /* of the device; 0: as it has */
+};
+
+static void fixture_open(struct fixture *f, const struct fixture_params *params)
 {
+    const int32_t tokens = params->tokens ? params->tokens : CONTEXT;
+    const bool q4_k = params->quantize && strcmp(params->quantize, "q4_k") == 0;
     uint64_t sizes[BUF_COUNT];
     struct arena_cursor cursor = {0}, kv = {0};
+    char config[128];
     *f = (struct fixture){0};
+    snprintf(config, sizeof(config), "tests/models/configs/%s.json", params->name);
     planned_open(&f->p,
                  &(struct shape_model_params){.config = config,
-                                              .quantize = quantize,
-                                              .embed = strcmp(quantize, "q4_k") ? NULL : "q4_k"},
-                 device, builtin);
+                                              .q4_k_m = !params->quantize,
+                                              .quantize = params->quantize,
+                                              .embed = q4_k ? "q4_k" : NULL},
+                 params->device, builtin);
+    if (params->bindings)
+        f->p.device.limits.max_ssbo_bindings = params->bindings;
     assert_true(f->p.weights.num_buffers < 30);
     f->buffers = dgl_new_array(struct gl_buffer *, sizeof(f->cookies));
     for (size_t i = 0; i < sizeof(f->cookies); i++)
         f->buffers[i] = (struct gl_buffer *)&f->cookies[i];
     f->weights = (struct weight_buffers){.weights = &f->p.weights, .buffers = f->buffers};
-    if (sequences == 1)
-        plan_sequence_bytes(&f->p.plan, CONTEXT, sizes);
+    if (params->sequences)
+        plan_batch_own_bytes(&f->p.plan, CONTEXT, params->sequences, sizes);
     else
-        plan_batch_own_bytes(&f->p.plan, CONTEXT, sequences, sizes);
+        plan_sequence_bytes(&f->p.plan, CONTEXT, sizes);
     f->workspace.range[BUF_SUMS] = (struct gl_range){f->buffers[30], 0, 1 << 20};
     for (int i = 0; i < BUF_COUNT; i++)
         if (sizes[i]) {
@@ -69,7 +83,7 @@ static void fixture_open(struct fixture *f, const char *config, enum made_device
     store->group = f->p.plan.kv.group[0];
     store->layer = dgl_new_array(struct gl_range, store->group.layers);
     for (uint32_t i = 0; i < store->group.layers; i++) {
-        uint64_t bytes = plan_kv_layer_bytes(&f->p.plan, CONTEXT);
+        uint64_t bytes = plan_kv_layer_bytes(&f->p.plan, tokens);
         uint64_t offset = arena_cursor_next(&kv, &f->p.device, bytes);
         store->layer[i] = (struct gl_range){f->buffers[47 + kv.buffers], offset, bytes};
     }
@@ -188,9 +202,8 @@ static void test_shape(void **state)
     const struct shape_case *c = *state;
     struct fixture f;
     struct dgl_buf text = {0};
-    char config[128], reason[256];
-    snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);
-    fixture_open(&f, config, c->device, "q4_k_m", 1);
+    char reason[256];
+    fixture_open(&f, &(struct fixture_params){c->name, c->device, .quantize = "q4_k_m"});
     for (int kind = SAMPLE_GREEDY; kind < SAMPLE_KINDS; kind++) {
         enum dgl_status status = exec_phases_check(
             f.exec, recipe_decode((enum sample_kind)kind, 0, true), &f.memory, reason, &text, NULL);
@@ -231,6 +244,46 @@ static void test_shape(void **state)
     fixture_close(&f);
 }
 
+struct mix_case {
+    const char *name; /* of the config */
+    int32_t tokens;   /* room of the KV cache */
+    uint32_t bindings;
+    uint32_t dispatches, wanted; /* of a token; storage bindings of one dispatch */
+};
+
+static const struct mix_case mixes[] = {
+    {"llama-3.2-1b", 131072, 16, 1, 0},  {"llama-3.2-3b", 4096, 16, 1, 0},
+    {"llama-3.2-3b", 65536, 16, 1, 0},   {"llama-3.2-3b", 131072, 16, 2, 17},
+    {"llama-3.1-8b", 4096, 16, 1, 0},    {"llama-3.1-8b", 65536, 16, 1, 0},
+    {"llama-3.1-8b", 131072, 16, 2, 19}, {"qwen3-30b-a3b", 4096, 16, 1, 0},
+    {"qwen3-30b-a3b", 40960, 16, 2, 17}, {"mixtral-8x7b", 4096, 16, 2, 21},
+    {"llama-3.2-1b", 4096, 8, 1, 0},     {"llama-3.2-3b", 4096, 8, 1, 0},
+    {"llama-3.1-8b", 4096, 8, 64, 9},    {"qwen3-30b-a3b", 4096, 8, 85, 16},
+    {"mixtral-8x7b", 4096, 8, 65, 21},
+};
+
+/* A token of a Q4_K_M file is one persistent dispatch, or the reason for several is reported. */
+static void test_mix(void **state)
+{
+    const struct mix_case *c = *state;
+    struct fixture f;
+    char reason[256], want[256] = "";
+    fixture_open(&f, &(struct fixture_params){c->name, MADE_GPU, .tokens = c->tokens,
+                                              .bindings = c->bindings});
+    if (c->dispatches > 1)
+        snprintf(want, sizeof(want),
+                 "a token takes %u persistent dispatches, since one for all of it needs %u storage "
+                 "bindings and %u can be had",
+                 c->dispatches, c->wanted, c->bindings);
+    if (exec_phases_check(f.exec, recipe_decode(SAMPLE_GREEDY, 0, true), &f.memory, reason, NULL,
+                          NULL) != DGL_OK)
+        fail_msg("no program: %s%s", reason, f.p.log.text);
+    printf("# %s: %zu buffers of weights\n", c->name, f.p.weights.num_buffers);
+    if (strcmp(reason, want) != 0)
+        fail_msg("%s, not %s", reason, want);
+    fixture_close(&f);
+}
+
 struct pass_case {
     const char *name, *quantize; /* of the config */
     int32_t rows;
@@ -264,9 +317,8 @@ static void check_pass(const struct pass_case *c, bool mixed)
 {
     struct fixture f;
     struct dgl_buf text = {0};
-    char config[128], reason[256];
-    snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);
-    fixture_open(&f, config, MADE_GPU, c->quantize, 8);
+    char reason[256];
+    fixture_open(&f, &(struct fixture_params){c->name, MADE_GPU, c->quantize, .sequences = 8});
     assert_int_equal(plan_add_batch(&f.p.plan), DGL_OK);
     assert_int_equal(plan_list(&f.p.plan, PASS_MIXED(1)), DGL_OK);
     struct recipe recipe = recipe_sampling(SAMPLE_GREEDY, 0);
@@ -379,7 +431,7 @@ static void test_other_recipes(void **state)
     (void)state;
     struct fixture f;
     char reason[256];
-    fixture_open(&f, "tests/models/configs/llama-3.2-1b.json", MADE_GPU, "q4_k_m", 1);
+    fixture_open(&f, &(struct fixture_params){"llama-3.2-1b", MADE_GPU, .quantize = "q4_k_m"});
     assert_int_equal(exec_phases_check(f.exec, recipe_of(PASS_HEAD), &f.memory, reason, NULL, NULL),
                      DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "no decode step");
@@ -892,6 +944,7 @@ int main(void)
     };
     builtin = loaded_set(NULL);
     int failed = test_run_table("shapes", test_shape, shapes);
+    failed += test_run_table("mixes", test_mix, mixes);
     failed += test_run_table("passes", test_pass_shape, passes);
     failed += test_run_table("mixed passes", test_mixed_shape, mixed_passes);
     failed += test_run_table("order", test_order, shapes);

@@ -35,6 +35,32 @@ static enum dgl_dtype stored_type(const struct shape_type *types, const char *na
     return DGL_BF16;
 }
 
+/* Follows llama-quantize. Models of 8 experts have larger types in their attention. */
+static enum dgl_dtype q4_k_m_type(const struct model_desc *desc, const struct shape_tensor *t)
+{
+    const struct dgl_str name = dgl_str_of(t->name);
+    const int eighth = desc->layers / 8;
+    const bool few = desc->moe.experts == 8;
+    int layer = 0;
+    sscanf(t->name, "model.layers.%d.", &layer);
+    const bool precise =
+        layer < eighth || layer >= 7 * desc->layers / 8 || (layer - eighth) % 3 == 2;
+    if (t->rank == 1 || dgl_str_ends(name, "gate.weight"))
+        return DGL_F32;
+    if (dgl_str_eq(name, "lm_head.weight"))
+        return DGL_Q6_K;
+    if (dgl_str_ends(name, "embed_tokens.weight"))
+        return desc->tied_head ? DGL_Q6_K : DGL_Q4_K;
+    if (few && (dgl_str_ends(name, "k_proj.weight") || dgl_str_ends(name, "v_proj.weight")))
+        return DGL_Q8_0;
+    if (few && dgl_str_ends(name, "o_proj.weight"))
+        return DGL_Q5_K;
+    return precise && (dgl_str_ends(name, "v_proj.weight") || dgl_str_ends(name, "w2.weight") ||
+                       dgl_str_ends(name, "down_proj.weight"))
+               ? DGL_Q6_K
+               : DGL_Q4_K;
+}
+
 /* Replaces the source by one whose tensors are of `info`, and binds it. */
 static enum dgl_status bind_source(const struct dgl_log *log, const char *config,
                                    const struct tensor_info *info, size_t count,
@@ -78,7 +104,8 @@ void shape_model_open(struct shape_model *m, const struct shape_model_params *p)
         info[i] = (struct tensor_info){
             .name = t->name, .role = tensor_role_from_name(t->name), .rank = t->rank};
         memcpy(info[i].shape, t->shape, sizeof(t->shape));
-        status = set_type(&log.log, &info[i], stored_type(p->types, t->name));
+        status = set_type(&log.log, &info[i],
+                          p->q4_k_m ? q4_k_m_type(&m->desc, t) : stored_type(p->types, t->name));
     }
     if (status == DGL_OK)
         status = bind_source(&log.log, p->config, info, list.count, m);

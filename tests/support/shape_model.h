@@ -20,6 +20,7 @@ struct shape_model {
 struct shape_model_params {
     const char *config;             /* path of a config.json */
     const struct shape_type *types; /* the first that fits; the others are bf16. NULL = all */
+    bool q4_k_m;                    /* types of the Q4_K_M file that llama-quantize writes */
     const char *quantize;           /* as `convert --quantize` would make them; NULL = as stored */
     const char *embed;              /* type of the embedding; NULL = selected by `quantize` */
 };

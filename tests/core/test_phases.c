@@ -267,6 +267,7 @@ static void test_mix(void **state)
 {
     const struct mix_case *c = *state;
     struct fixture f;
+    struct dgl_buf text = {0};
     char reason[256], want[256] = "";
     fixture_open(&f, &(struct fixture_params){c->name, MADE_GPU, .tokens = c->tokens,
                                               .bindings = c->bindings});
@@ -275,12 +276,13 @@ static void test_mix(void **state)
                  "a token takes %u persistent dispatches, since one for all of it needs %u storage "
                  "bindings and %u can be had",
                  c->dispatches, c->wanted, c->bindings);
-    if (exec_phases_check(f.exec, recipe_decode(SAMPLE_GREEDY, 0, true), &f.memory, reason, NULL,
+    if (exec_phases_check(f.exec, recipe_decode(SAMPLE_GREEDY, 0, true), &f.memory, reason, &text,
                           NULL) != DGL_OK)
         fail_msg("no program: %s%s", reason, f.p.log.text);
-    printf("# %s: %zu buffers of weights\n", c->name, f.p.weights.num_buffers);
+    printf("# %s: %zu bytes, %zu buffers of weights\n", c->name, text.len, f.p.weights.num_buffers);
     if (strcmp(reason, want) != 0)
         fail_msg("%s, not %s", reason, want);
+    dgl_buf_finish(&text);
     fixture_close(&f);
 }
 
@@ -943,8 +945,8 @@ int main(void)
         cmocka_unit_test(test_parts),
     };
     builtin = loaded_set(NULL);
-    int failed = test_run_table("shapes", test_shape, shapes);
-    failed += test_run_table("mixes", test_mix, mixes);
+    int failed = test_run_table("mixes", test_mix, mixes);
+    failed += test_run_table("shapes", test_shape, shapes);
     failed += test_run_table("passes", test_pass_shape, passes);
     failed += test_run_table("mixed passes", test_mixed_shape, mixed_passes);
     failed += test_run_table("order", test_order, shapes);

@@ -35,9 +35,17 @@
     "\"tunes\":{\"matmul_columns_subgroup.LONG\":0,\"matmul_columns_subgroup.K_PARTS\":%d,"        \
     "\"matmul_columns_subgroup.SETS\":4}}"
 
+/* The same with matmul_strips_subgroup; %d: subgroups of a group. */
+#define STRIPS                                                                                     \
+    "{\"variants\":{\"matmul/prefill/columns=8\":\"matmul_strips_subgroup\","                      \
+    "\"matmul/prefill/columns=4\":\"matmul_strips_subgroup\","                                     \
+    "\"matmul/prefill/columns=2\":\"matmul_strips_subgroup\","                                     \
+    "\"attn_decode\":\"attn_decode\"},\"tunes\":{\"matmul_strips_subgroup.SUBGROUPS\":%d}}"
+
 struct rows_case {
     const char *name, *path, *hints;
     struct dgl_sampling sampling;
+    int invocations; /* of a group, for hints that need them; 0 means 32 */
     bool one_row;
     bool tries;   /* no result is stored: a trial decides */
     bool alone;   /* each in its lane, by separate steps */
@@ -101,6 +109,11 @@ static const struct rows_case subgroup_cases[] = {
     {.name = "subgroups, one dispatch",
      .path = "synthetic:story-llama:q4_k",
      .hints = SUBGROUP("\"attn_decode\":\"attn_decode\""),
+     .groups = 1},
+    {.name = "strips, one dispatch",
+     .path = "synthetic:story-llama:q4_k",
+     .hints = STRIPS,
+     .invocations = 128,
      .groups = 1},
 };
 
@@ -272,8 +285,8 @@ static void test_rows(void **state)
     dgl_kernels_destroy(&kernels);
 }
 
-/* Completes hints of SUBGROUP() for this device. */
-static const char *subgroup_hints(const char *hints)
+/* Completes hints of SUBGROUP() or STRIPS for this device and groups of `invocations`. */
+static const char *subgroup_hints(const char *hints, int invocations)
 {
     static char text[640];
     struct dgl_device *dev = NULL;
@@ -282,14 +295,14 @@ static const char *subgroup_hints(const char *hints)
     dgl_device_destroy(&dev);
     if (size < 8 || size > 32)
         SKIP("the device has no subgroups of 8 to 32");
-    snprintf(text, sizeof(text), hints, 32 / (int)size);
+    snprintf(text, sizeof(text), hints, invocations / (int)size);
     return text;
 }
 
 static void test_subgroup_rows(void **state)
 {
     struct rows_case c = *(const struct rows_case *)*state;
-    c.hints = subgroup_hints(c.hints);
+    c.hints = subgroup_hints(c.hints, c.invocations ? c.invocations : 32);
     void *own = &c;
     test_rows(&own);
 }
@@ -504,7 +517,7 @@ static void test_mixed(void **state)
 static void test_subgroup_mixed(void **state)
 {
     struct mixed_case c = *(const struct mixed_case *)*state;
-    c.hints = subgroup_hints(c.hints);
+    c.hints = subgroup_hints(c.hints, 32);
     void *own = &c;
     test_mixed(&own);
 }

@@ -112,7 +112,7 @@ void gemv_begin(uint count, uint zero)
     gemv_k = gl_SubgroupID % uint(FULL);
     gemv_n = gl_SubgroupID / uint(FULL);
 #endif
-    lane_begin(gemv_slice(gemv_k), gemv_lane % gemv_width, gemv_width, zero);
+    lane_begin(gemv_slice(gemv_k) * uint(SUBGROUP), gemv_lane % gemv_width, gemv_width, zero);
     if (gemv_has_rows())
         gemv_fetch_all(gemv_n * uint(UNROLL) * gemv_across);
 }
@@ -253,8 +253,8 @@ void gemv_chunk(uint chunk, uint rows, uint zero)
     for (uint pass = 0u; pass < uint(PASSES); pass++) {
 #if PASSES > 1
         if (pass > 0u || chunk > 0u) {
-            lane_begin(gemv_slice(min(pass * uint(STAGED) + gemv_k, uint(SLICES - 1))),
-                       gemv_lane, gemv_width, zero);
+            lane_begin(gemv_slice(min(pass * uint(STAGED) + gemv_k, uint(SLICES - 1))) *
+                           uint(SUBGROUP), gemv_lane, gemv_width, zero);
             if (gemv_has_rows())
                 gemv_fetch_all(chunk + gemv_n * uint(UNROLL));
             memoryBarrierShared(); barrier(); // the last slices of x have been read

@@ -2,7 +2,13 @@
 //
 // A lane has 32 neighbouring columns: one block of three uvec4. W is uvec4. Needs lib
 // weight_subgroup.
-#define LANE_RAW 12
+#define LANE_RAW     12
+#define LANE_GROUPS  2
+#define LANE_CENTRE  128.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM true
+#define LANE_UP      16777216.0
+#define LANE_ORDER(x) (x).xzyw
 
 uint lane_block;          // element of a row
 float lane_sum0, lane_sum1; // of x, 16 columns each
@@ -12,10 +18,10 @@ uint lane_vec4(uint lane, uint i, uint width)
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     lane_one = LANE_ONE(zero);
-    lane_block = min(slice * uint(SUBGROUP) + lane, uint(W_STRIDE / 12 - 1)) * 3u;
+    lane_block = min(first + lane, uint(W_STRIDE / 12 - 1)) * 3u;
 }
 
 void lane_fetch(uint row, out uint raw[LANE_RAW])
@@ -57,4 +63,13 @@ float lane_dot(uint raw[LANE_RAW])
     LANE_WORD(raw[6], 6)
     LANE_WORD(raw[7], 7)
     return first + (s.z * sum - s.w * lane_sum1);
+}
+
+#define LANE_QUAD(raw, row, i) LANE_BYTES((raw)[(row) + (i)] ^ 0x80808080u)
+#define LANE_NEXT(raw, row) LANE_DOWN4(raw, row, 4)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = uintBitsToFloat(uvec2(raw[8], raw[10]));
+    least = uintBitsToFloat(uvec2(raw[9], raw[11]));
 }

@@ -2,7 +2,13 @@
 //
 // A lane has 32 columns of a slice: four runs of eight, so that the loads of a subgroup are
 // contiguous. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 16
+#define LANE_RAW     16
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  false
+#define LANE_MINIMUM false
+#define LANE_UP      1.0
+#define LANE_ORDER(x) (x).xyzw
 
 uint lane_at[4]; // elements of a row
 
@@ -11,10 +17,10 @@ uint lane_vec4(uint lane, uint i, uint width)
     return (i / 2u * width + lane) * 2u + (i & 1u);
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     for (uint i = 0u; i < 4u; i++)
-        lane_at[i] = min(slice * uint(4 * SUBGROUP) + i * width + lane, uint(W_STRIDE / 4 - 1));
+        lane_at[i] = min(4u * first + i * width + lane, uint(W_STRIDE / 4 - 1));
 }
 
 void lane_fetch(uint row, out uint raw[LANE_RAW])
@@ -40,4 +46,16 @@ float lane_dot(uint raw[LANE_RAW])
     for (int i = 0; i < 8; i++)
         sum += dot(vec4(lane_pair(raw[2 * i]), lane_pair(raw[2 * i + 1])), lane_x[i]);
     return sum;
+}
+
+#define LANE_QUAD(raw, row, i) \
+    vec4(lane_pair((raw)[(row) + 2 * (i)]), lane_pair((raw)[(row) + 2 * (i) + 1]))
+#define LANE_NEXT(raw, row) \
+    LANE_DOWN4(raw, row, 8) \
+    LANE_DOWN4(raw, (row) + 4, 8)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = vec2(1.0);
+    least = vec2(0.0);
 }

@@ -2,7 +2,13 @@
 //
 // A lane has 32 columns of a slice: eight runs of four, so that the loads of a subgroup are
 // contiguous. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 32
+#define LANE_RAW     32
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  false
+#define LANE_MINIMUM false
+#define LANE_UP      1.0
+#define LANE_ORDER(x) (x).xyzw
 
 uint lane_at[8]; // elements of a row
 
@@ -11,10 +17,10 @@ uint lane_vec4(uint lane, uint i, uint width)
     return i * width + lane;
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     for (uint i = 0u; i < 8u; i++)
-        lane_at[i] = min(slice * uint(8 * SUBGROUP) + i * width + lane, uint(W_STRIDE / 4 - 1));
+        lane_at[i] = min(8u * first + i * width + lane, uint(W_STRIDE / 4 - 1));
 }
 
 void lane_fetch(uint row, out uint raw[LANE_RAW])
@@ -36,4 +42,19 @@ float lane_dot(uint raw[LANE_RAW])
         sum += dot(uintBitsToFloat(uvec4(raw[4 * i], raw[4 * i + 1], raw[4 * i + 2],
                                          raw[4 * i + 3])), lane_x[i]);
     return sum;
+}
+
+#define LANE_QUAD(raw, row, i) \
+    uintBitsToFloat(uvec4((raw)[(row) + 4 * (i)], (raw)[(row) + 4 * (i) + 1], \
+                          (raw)[(row) + 4 * (i) + 2], (raw)[(row) + 4 * (i) + 3]))
+#define LANE_NEXT(raw, row) \
+    LANE_DOWN4(raw, row, 16) \
+    LANE_DOWN4(raw, (row) + 4, 16) \
+    LANE_DOWN4(raw, (row) + 8, 16) \
+    LANE_DOWN4(raw, (row) + 12, 16)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = vec2(1.0);
+    least = vec2(0.0);
 }

@@ -2,7 +2,13 @@
 //
 // A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup. See
 // weight_mxfp4.glsl for the conversion of codes.
-#define LANE_RAW 8
+#define LANE_RAW     8
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM false
+#define LANE_UP      1.0
+#define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_scale, lane_word, lane_shift; // elements of a row; the exponent in an element
 
@@ -11,11 +17,11 @@ uint lane_vec4(uint lane, uint i, uint width)
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     // uvec4 of codes, one per block; the exponents follow, sixteen to a uvec4
     const uint CODES = uint(W_STRIDE / 34 * 8);
-    uint block = min(slice * uint(SUBGROUP) + lane, CODES - 1u);
+    uint block = min(first + lane, CODES - 1u);
     lane_codes = block;
     lane_scale = CODES + block / 16u;
     lane_word = block / 4u & 3u;
@@ -35,14 +41,23 @@ void lane_prepare()
 
 // Two codes of a word: its bits shifted so that exponent and mantissa of both are in place, and so
 // that the signs are.
+#define LANE_NUMBERS(number, sign) \
+    unpackHalf2x16(((number) & 0x0E000E00u) | ((sign) & 0x80008000u))
 #define LANE_PAIR(number, sign, xa, xb) \
-    pair = unpackHalf2x16(((number) & 0x0E000E00u) | ((sign) & 0x80008000u)); \
+    pair = LANE_NUMBERS(number, sign); \
     sum += pair.x * (xa) + pair.y * (xb);
 #define LANE_WORD(q, i) \
     LANE_PAIR((q) << 9, (q) << 12, lane_x[i].x, lane_x[i].z) \
     LANE_PAIR((q) << 1, (q) << 4, lane_x[i].y, lane_x[i].w) \
     LANE_PAIR((q) << 5, (q) << 8, lane_x[i + 4].x, lane_x[i + 4].z) \
     LANE_PAIR((q) >> 3, q, lane_x[i + 4].y, lane_x[i + 4].w)
+
+// 2^14 times the scale
+float lane_factor(uint raw[LANE_RAW])
+{
+    uint exponent = lane_pick(LANE_FOUR(4), lane_word) >> lane_shift & 255u;
+    return uintBitsToFloat(min(exponent + 14u, 254u) << 23);
+}
 
 float lane_dot(uint raw[LANE_RAW])
 {
@@ -52,6 +67,16 @@ float lane_dot(uint raw[LANE_RAW])
     LANE_WORD(raw[1], 1)
     LANE_WORD(raw[2], 2)
     LANE_WORD(raw[3], 3)
-    uint exponent = lane_pick(LANE_FOUR(4), lane_word) >> lane_shift & 255u;
-    return uintBitsToFloat(min(exponent + 14u, 254u) << 23) * sum;
+    return lane_factor(raw) * sum;
+}
+
+#define LANE_QUAD(raw, row, i) \
+    vec4(LANE_NUMBERS((raw)[(row) + (i)] << 9, (raw)[(row) + (i)] << 12), \
+         LANE_NUMBERS((raw)[(row) + (i)] << 1, (raw)[(row) + (i)] << 4))
+#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = vec2(lane_factor(raw));
+    least = vec2(0.0);
 }

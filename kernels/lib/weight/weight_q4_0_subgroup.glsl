@@ -1,7 +1,13 @@
 // Weights of type q4_0 (layout `split`) for kernels with subgroups.
 //
 // A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 8
+#define LANE_RAW     8
+#define LANE_GROUPS  1
+#define LANE_CENTRE  8.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM false
+#define LANE_UP      16777216.0
+#define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_scale, lane_word, lane_at; // elements of a row; which half of an element
 
@@ -10,11 +16,11 @@ uint lane_vec4(uint lane, uint i, uint width)
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     // uvec4 of codes, one per block; the scales follow, eight to a uvec4
     const uint CODES = uint(W_STRIDE / 9 * 2);
-    uint block = min(slice * uint(SUBGROUP) + lane, CODES - 1u);
+    uint block = min(first + lane, CODES - 1u);
     lane_one = LANE_ONE(zero);
     lane_codes = block;
     lane_scale = CODES + block / 8u;
@@ -39,4 +45,13 @@ float lane_dot(uint raw[LANE_RAW])
     float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
     uint scale = lane_pick(LANE_FOUR(4), lane_word);
     return unpackHalf2x16(scale >> 16u * lane_at).x * (y - 8.0 * nibble_sum);
+}
+
+#define LANE_QUAD(raw, row, i) NIBBLE_QUAD((raw)[(row) + (i)])
+#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = vec2(unpackHalf2x16(lane_pick(LANE_FOUR(4), lane_word) >> 16u * lane_at).x);
+    least = vec2(0.0);
 }

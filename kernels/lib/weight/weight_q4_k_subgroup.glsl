@@ -2,7 +2,13 @@
 //
 // A lane has 32 neighbouring columns: one group, with a scale and a minimum of its own. W is uvec4.
 // Needs lib weight_subgroup. See weight_q4_k.glsl for the head of a block.
-#define LANE_RAW 8
+#define LANE_RAW     8
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM true
+#define LANE_UP      16777216.0
+#define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_head;   // elements of a row
 uint lane_shift, lane_nibble; // of the group's byte and of its nibble
@@ -13,10 +19,10 @@ uint lane_vec4(uint lane, uint i, uint width)
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     const uint ROW_GROUPS = uint(W_STRIDE / 36 * 8);
-    uint g = min(slice * uint(SUBGROUP) + lane, ROW_GROUPS - 1u);
+    uint g = min(first + lane, ROW_GROUPS - 1u);
     lane_one = LANE_ONE(zero);
     lane_codes = g;
     lane_head = ROW_GROUPS + g / 8u;
@@ -37,12 +43,28 @@ void lane_prepare()
     nibble_prepare();
 }
 
+// (sc, m)
+vec2 lane_factors(uint raw[LANE_RAW])
+{
+    uint codes = (lane_upper ? raw[6] : raw[5]) >> lane_shift, upper = raw[7] >> lane_nibble;
+    // 64 times the lower bits of m, and its upper bits
+    float low = LANE_UINT(codes & 192u), high = LANE_UINT(upper & 15u);
+    return vec2(LANE_UINT(codes & 63u), low * 0.015625 + high * 4.0);
+}
+
 float lane_dot(uint raw[LANE_RAW])
 {
     float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
-    uint codes = (lane_upper ? raw[6] : raw[5]) >> lane_shift, upper = raw[7] >> lane_nibble;
-    // sc, 64 times the lower bits of m, and its upper bits
-    float sc = LANE_UINT(codes & 63u), low = LANE_UINT(codes & 192u), high = LANE_UINT(upper & 15u);
-    vec2 d = unpackHalf2x16(raw[4]);
-    return d.x * (sc * y) - d.y * ((low * 0.015625 + high * 4.0) * nibble_sum);
+    vec2 codes = lane_factors(raw), d = unpackHalf2x16(raw[4]);
+    return d.x * (codes.x * y) - d.y * (codes.y * nibble_sum);
+}
+
+#define LANE_QUAD(raw, row, i) NIBBLE_QUAD((raw)[(row) + (i)])
+#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    vec2 both = unpackHalf2x16(raw[4]) * lane_factors(raw);
+    scale = both.xx;
+    least = both.yy;
 }

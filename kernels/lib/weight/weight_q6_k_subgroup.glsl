@@ -3,7 +3,13 @@
 // A lane has 32 columns of a slice. Its 16 bytes have 16 columns in their low nibbles and the
 // columns 64 further on in their high nibbles. Both groups have scales of their own. W is uvec4.
 // Needs lib weight_subgroup.
-#define LANE_RAW 16
+#define LANE_RAW     16
+#define LANE_GROUPS  2
+#define LANE_CENTRE  32.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM false
+#define LANE_UP      16777216.0
+#define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_upper, lane_scales, lane_d; // elements of a row
 uint lane_bits, lane_shift;                       // of the upper bits, and of the scales
@@ -15,10 +21,10 @@ uint lane_vec4(uint lane, uint i, uint width)
     return lane / 8u * 64u + (lane & 4u) * 8u + (lane & 3u) * 4u + (i & 3u) + (i >> 2) * 16u;
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     const uint BLOCKS = uint(W_STRIDE * 2 / 105);
-    uint block = min(slice * uint(SUBGROUP / 8) + lane / 8u, BLOCKS - 1u), b = block * 13u;
+    uint block = min(first / 8u + lane / 8u, BLOCKS - 1u), b = block * 13u;
     lane_one = LANE_ONE(zero);
     lane_codes = b + (lane & 7u);
     lane_upper = b + 8u + (lane / 2u & 2u) + (lane & 1u);
@@ -57,6 +63,18 @@ void lane_prepare()
     LANE_BYTE(>> 1, lane_x[i].z, lane_x[i + 4].z) \
     LANE_BYTE(>> 9, lane_x[i].w, lane_x[i + 4].w)
 
+// The scales of both groups
+ivec2 lane_factors(uint raw[LANE_RAW])
+{
+    uvec2 codes = lane_pair ? uvec2(raw[10], raw[11]) : uvec2(raw[8], raw[9]);
+    return ivec2(codes << lane_shift) >> 24;
+}
+
+float lane_d_of(uint raw[LANE_RAW])
+{
+    return unpackHalf2x16(lane_pick(LANE_FOUR(12), lane_word) >> lane_half).x;
+}
+
 float lane_dot(uint raw[LANE_RAW])
 {
     float low = 0.0, high = 0.0;
@@ -65,8 +83,19 @@ float lane_dot(uint raw[LANE_RAW])
     LANE_WORD(raw[1], raw[5], 1)
     LANE_WORD(raw[2], raw[6], 2)
     LANE_WORD(raw[3], raw[7], 3)
-    uvec2 codes = lane_pair ? uvec2(raw[10], raw[11]) : uvec2(raw[8], raw[9]);
-    ivec2 sc = ivec2(codes << lane_shift) >> 24;
-    return unpackHalf2x16(lane_pick(LANE_FOUR(12), lane_word) >> lane_half).x * 256.0 *
-           (float(sc.x) * low + float(sc.y) * high);
+    ivec2 sc = lane_factors(raw);
+    return lane_d_of(raw) * 256.0 * (float(sc.x) * low + float(sc.y) * high);
+}
+
+#define LANE_QUAD(raw, row, i) \
+    LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
+               ((((raw)[(row) + (i) + 4] >> lane_bits) & 0x03030303u) << 4))
+#define LANE_NEXT(raw, row) \
+    LANE_SHIFT4(raw, row, 4) \
+    LANE_SHIFT4(raw, (row) + 4, 4)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = lane_d_of(raw) * vec2(lane_factors(raw));
+    least = vec2(0.0);
 }

@@ -2,7 +2,13 @@
 //
 // A lane has 16 columns of the slice's first half and 16 columns of its second half, so that the
 // loads of a subgroup are contiguous. It has two scales. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 16
+#define LANE_RAW     16
+#define LANE_GROUPS  2
+#define LANE_CENTRE  128.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM false
+#define LANE_UP      16777216.0
+#define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes0, lane_codes1, lane_scale0, lane_scale1; // elements of a row
 uint lane_word0, lane_word1, lane_shift0, lane_shift1;   // the scales in their elements
@@ -12,12 +18,12 @@ uint lane_vec4(uint lane, uint i, uint width)
     return (i / 4u * width + lane) * 4u + (i & 3u);
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     // uvec4 of codes, two per block; the scales follow, eight to a uvec4
     const uint CODES = uint(W_STRIDE / 17 * 4);
     lane_one = LANE_ONE(zero);
-    lane_codes0 = min(slice * uint(2 * SUBGROUP) + lane, CODES - 1u);
+    lane_codes0 = min(2u * first + lane, CODES - 1u);
     lane_codes1 = min(lane_codes0 + width, CODES - 1u);
     lane_scale0 = CODES + lane_codes0 / 16u;
     lane_scale1 = CODES + lane_codes1 / 16u;
@@ -52,6 +58,13 @@ void lane_prepare()
     LANE_CODE(even, q & 255u, 8388736.0, lane_x[i].z) \
     LANE_CODE(odd, q & 0xFF00u, 8421376.0, lane_x[i].w)
 
+// The scales of both blocks
+vec2 lane_factors(uint raw[LANE_RAW])
+{
+    uint word0 = lane_pick(LANE_FOUR(8), lane_word0), word1 = lane_pick(LANE_FOUR(12), lane_word1);
+    return vec2(unpackHalf2x16(word0 >> lane_shift0).x, unpackHalf2x16(word1 >> lane_shift1).x);
+}
+
 float lane_dot(uint raw[LANE_RAW])
 {
     uint q, magic = LANE_MAGIC;
@@ -67,7 +80,15 @@ float lane_dot(uint raw[LANE_RAW])
     LANE_WORD(raw[5], 5)
     LANE_WORD(raw[6], 6)
     LANE_WORD(raw[7], 7)
-    uint word0 = lane_pick(LANE_FOUR(8), lane_word0), word1 = lane_pick(LANE_FOUR(12), lane_word1);
-    return unpackHalf2x16(word0 >> lane_shift0).x * first +
-           unpackHalf2x16(word1 >> lane_shift1).x * (even + odd * 0.00390625);
+    vec2 scale = lane_factors(raw);
+    return scale.x * first + scale.y * (even + odd * 0.00390625);
+}
+
+#define LANE_QUAD(raw, row, i) LANE_BYTES((raw)[(row) + (i)] ^ 0x80808080u)
+#define LANE_NEXT(raw, row) LANE_DOWN4(raw, row, 4)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = lane_factors(raw);
+    least = vec2(0.0);
 }

@@ -2,10 +2,10 @@
 //
 // The interface to lib gemv_subgroup: a slice has 32 * SUBGROUP columns, of which a lane of the
 // subgroup has 32. lane_begin() finds the columns of the lane in a row; `width` lanes have columns
-// of the slice. lane_vec4() returns the index of the vec4 of the slice's x for part i of the lane.
-// lane_fetch() reads the LANE_RAW words of a row. lane_prepare() computes the sums of x for
-// lane_dot(), which multiplies. W is uvec4. Lanes beyond the end of the row read its last columns;
-// their x is 0.
+// of the slice, whose first column is 32 * `first`. lane_vec4() returns the index of the vec4 of
+// the slice's x for part i of the lane. lane_fetch() reads the LANE_RAW words of a row.
+// lane_prepare() computes the sums of x for lane_dot(), which multiplies. W is uvec4. Lanes beyond
+// the end of the row read its last columns; their x is 0.
 
 // 1.0 in a register that the compiler cannot see through: with two literals NVIDIA needs two
 // instructions for (word & mask) | one. `zero` is 0 where no compiler can know it.
@@ -91,3 +91,31 @@ float nibble_dot(uvec4 q)
     NIBBLE_WORD(q.w, 3)
     return a * 16.0 + b * 256.0 + c * 4096.0;
 }
+
+// Interface to lib matmul_strips, which multiplies a lane's 32 columns of a row with several
+// columns of x. It unpacks half of them at a time, in four parts of four columns. LANE_QUAD(raw,
+// row, i) is part i as floats, from the words of the row in raw[row] and on. LANE_NEXT(raw, row)
+// moves the bits of the second half to the place of the first. The columns of a part are those of
+// lane_vec4(), in the order of LANE_ORDER(). A weight is
+//     scale * (LANE_UP * part - LANE_CENTRE) - least.
+// lane_affine() returns scale and least of both halves, which are equal if LANE_GROUPS is 1.
+// `least` is 0 without LANE_MINIMUM, and `scale` is 1 without LANE_SCALED. LANE_QUAD does not
+// change if lane_begin() is called for a slice that begins a multiple of 256 columns further.
+
+// Four codes in the bytes of a word, times 2^-24: halves below 2^-14, exact.
+#define LANE_BYTES(q) \
+    vec4(unpackHalf2x16((q) & 0x00FF00FFu), unpackHalf2x16(((q) >> 8) & 0x00FF00FFu))
+// The same of their lower nibbles.
+#define NIBBLE_QUAD(q) \
+    vec4(unpackHalf2x16((q) & 0x000F000Fu), unpackHalf2x16(((q) >> 8) & 0x000F000Fu))
+
+#define LANE_SHIFT4(raw, at, bits) \
+    raw[at] >>= bits; \
+    raw[(at) + 1] >>= bits; \
+    raw[(at) + 2] >>= bits; \
+    raw[(at) + 3] >>= bits;
+#define LANE_DOWN4(raw, at, words) \
+    raw[at] = raw[(at) + (words)]; \
+    raw[(at) + 1] = raw[(at) + (words) + 1]; \
+    raw[(at) + 2] = raw[(at) + (words) + 2]; \
+    raw[(at) + 3] = raw[(at) + (words) + 3];

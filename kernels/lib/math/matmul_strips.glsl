@@ -1,0 +1,446 @@
+// Matrix product for COLUMNS columns, 2 to 8, with subgroups: each weight is unpacked once, scales
+// are applied once per 32 columns of K.
+//
+// A subgroup has a strip of LANES_N * THREAD_ROWS rows: LANES_N lanes are side by side along the
+// rows, LANES_K along K. A lane has THREAD_ROWS rows, all columns, and a unit of 32 columns of K at
+// a time. Lib weight_*_subgroup unpacks half a unit at a time as codes, which meet every column of
+// x in shared memory. The sums of a unit are multiplied by its scale. Its minimum, and the code that
+// stands for zero, are multiplied by the sum of the unit's x, which is computed once when x is
+// staged. Lanes that are side by side along the rows read the same x.
+//
+// K_PARTS subgroups share a strip along K, ROW_SETS strips are side by side; other subgroups only
+// stage x. There are as many groups as such sets of strips, but at most GROUPS_MOST. Strips are
+// shared out evenly, and a group computes its sets one after the other. If all of x fits, it is
+// staged once; otherwise CHUNK_STEPS steps of K are staged at a time, for every set again.
+//
+// The next weights are loaded while the present ones are multiplied. With pre=norm x is staged
+// times the norm's weight, and the norm's factor of a token is applied to its sums.
+//
+//! LET LANES_N = STRIP / THREAD_ROWS
+//! LET LANES_K = SUBGROUP / LANES_N
+//! LET VALUES = THREAD_ROWS * COLUMNS // of a lane
+//! LET VECS = max(1, COLUMNS / 4) // of all columns; two are one vec2
+//! LET OWN_VALUES = max(1, VALUES / LANES_K) // after they are added up
+//! LET ROWS = ROW_SETS * STRIP
+//! LET UNIT_STRIDE = 8 * COLUMNS + 1 // vec4s of a unit of x; units meet different banks
+//! LET LEFT = SHARED_BYTES - 4 * COLUMNS * (STRIP * SUBGROUPS + SUBGROUPS + 1)
+//! LET SLICES = max(1, LEFT / ((16 * UNIT_STRIDE + 8 * COLUMNS) * LANES_K)) // that fit
+//! LET K_MOST = min(SUBGROUPS / ROW_SETS, min(SLICES, ceildiv(K, 32 * LANES_K)))
+//! LET K_PARTS = K_MOST >= 8 ? 8 : K_MOST >= 4 ? 4 : K_MOST >= 2 ? 2 : 1
+//! LET STEP = K_PARTS * LANES_K // units
+//! LET STEPS = ceildiv(K, 32 * STEP)
+//! LET CHUNK_STEPS = ceildiv(STEPS, ceildiv(STEPS, SLICES / K_PARTS))
+//! LET STAGE_VECS = 8 * CHUNK_STEPS * STEP // of a column
+//! LET STAGE_LOADS = ceildiv(STAGE_VECS, WG_SIZE)
+//! SHARED vec4 xs[CHUNK_STEPS * STEP * UNIT_STRIDE]
+//! SHARED float xsum[CHUNK_STEPS * STEP * 2 * COLUMNS]
+//! SHARED float part[K_PARTS * ROWS * COLUMNS]
+//! SHARED float squares[PRE_norm ? COLUMNS * SUBGROUPS : 0]
+//! SHARED float factor[PRE_norm ? COLUMNS : 0]
+// Needs libs weight_*_subgroup and matmul_result, STEP read, the parameters row0, rows and eps, the
+// constants K, W_STRIDE, X_STRIDE and Y_STRIDE, WHEN pre and post, the tunables SUBGROUP, SUBGROUPS
+// and THREAD_ROWS, the LETs WG_SIZE, STRIP (rows), ROW_SETS and GROUPS_MOST.
+
+// Private arrays stay in registers only if every index is a constant, and loops may stay loops.
+#if THREAD_ROWS == 1
+#define EACH_ROW(F, i) F(0, i)
+#elif THREAD_ROWS == 2
+#define EACH_ROW(F, i) F(0, i) F(1, i)
+#elif THREAD_ROWS == 4
+#define EACH_ROW(F, i) F(0, i) F(1, i) F(2, i) F(3, i)
+#else
+#define EACH_ROW(F, i) F(0, i) F(1, i) F(2, i) F(3, i) F(4, i) F(5, i) F(6, i) F(7, i)
+#endif
+
+// The columns of x as vectors.
+#if COLUMNS == 2
+#define COLUMN_VEC vec2
+#else
+#define COLUMN_VEC vec4
+#endif
+
+uint strip_lane, strip_k, strip_n;  // the lane; the subgroup's place along K, and among strips
+uint strip_first, strip_end;        // strips of the group
+uint next[THREAD_ROWS * LANE_RAW];  // weights under way
+COLUMN_VEC sums[THREAD_ROWS * VECS]; // of the lane's part of K
+float fold[COLUMNS];
+
+#define HAS_STRIP (K_PARTS * ROW_SETS == SUBGROUPS || strip_n < uint(ROW_SETS))
+
+// Asks for the lane's part of a strip, of step `step` of K.
+void strips_fetch(uint strip, uint step, uint zero)
+{
+    uint unit = step * uint(STEP) + strip_k * uint(LANES_K);
+    uint row = strip * uint(STRIP) + strip_lane % uint(LANES_N);
+    lane_begin(unit, strip_lane / uint(LANES_N), uint(LANES_K), zero);
+    for (int r = 0; r < THREAD_ROWS; r++) {
+        uint raw[LANE_RAW];
+        lane_fetch(min(row + uint(r * LANES_N), rows - 1u) * uint(W_STRIDE / 4), raw);
+        for (int j = 0; j < LANE_RAW; j++)
+            next[r * LANE_RAW + j] = raw[j];
+    }
+}
+
+// From begin() of the kernel: the group's strips, and the first weights under way.
+void strips_begin(uint group)
+{
+    uint strips = (rows + uint(STRIP - 1)) / uint(STRIP);
+    uint groups = min((strips + uint(ROW_SETS - 1)) / uint(ROW_SETS), uint(GROUPS_MOST));
+    strip_lane = gl_SubgroupInvocationID;
+    strip_k = gl_SubgroupID % uint(K_PARTS);
+    strip_n = gl_SubgroupID / uint(K_PARTS);
+    strip_first = 0u;
+    strip_end = 0u;
+    if (group < groups) {
+        strip_first = group * strips / groups;
+        strip_end = (group + 1u) * strips / groups;
+        if (HAS_STRIP)
+            strips_fetch(min(strip_first + strip_n, strip_end - 1u), 0u, rows >> 31);
+    }
+}
+
+// Adds up fold[c] over four neighbouring lanes, giving away half of the values with each step: then
+// a lane has the sums of columns fold_column() and on, COLUMNS / 4 of them or one.
+void fold_quad()
+{
+    bool upper = (strip_lane & 1u) != 0u;
+    for (int i = 0; i < COLUMNS / 2; i++) {
+        float give = upper ? fold[i] : fold[i + COLUMNS / 2];
+        fold[i] = (upper ? fold[i + COLUMNS / 2] : fold[i]) + subgroupShuffleXor(give, 1u);
+    }
+#if COLUMNS >= 4
+    upper = (strip_lane & 2u) != 0u;
+    for (int i = 0; i < COLUMNS / 4; i++) {
+        float give = upper ? fold[i] : fold[i + COLUMNS / 4];
+        fold[i] = (upper ? fold[i + COLUMNS / 4] : fold[i]) + subgroupShuffleXor(give, 2u);
+    }
+#else
+    fold[0] += subgroupShuffleXor(fold[0], 2u);
+#endif
+}
+
+uint fold_column()
+{
+    return (strip_lane & 1u) * uint(COLUMNS / 2) + (strip_lane / 2u & 1u) * uint(COLUMNS / 4);
+}
+
+// After fold_quad(): over eight lanes. A lane has one column, fold_column() plus fold_half().
+void fold_octet()
+{
+#if COLUMNS == 8
+    bool upper = (strip_lane & 4u) != 0u;
+    float give = upper ? fold[0] : fold[1];
+    fold[0] = (upper ? fold[1] : fold[0]) + subgroupShuffleXor(give, 4u);
+#else
+    fold[0] += subgroupShuffleXor(fold[0], 4u);
+#endif
+}
+
+uint fold_half()
+{
+    return COLUMNS == 8 ? strip_lane / 4u & 1u : 0u;
+}
+
+// Puts a chunk of x, from step `step` on, into shared memory: xs[unit][element of a part][part],
+// with the columns of x side by side. `square` is this lane's share of the squares of column
+// fold_column() + fold_half().
+void strips_stage(uint tid, uint step, inout float square)
+{
+    for (int n = 0; n < STAGE_LOADS; n++) {
+        uint at = tid + uint(n * WG_SIZE), unit = at / 8u, i = at & 7u;
+        uint v = 8u * (step * uint(STEP) + unit / uint(LANES_K) * uint(LANES_K)) +
+                 lane_vec4(unit % uint(LANES_K), i, uint(LANES_K));
+        bool inside = v < uint(K / 4) && at < uint(STAGE_VECS);
+        v = min(v, uint(K / 4 - 1));
+        vec4 x[COLUMNS];
+        for (int c = 0; c < COLUMNS; c++)
+            x[c] = X[min(uint(c), pass_rows - 1u) * uint(X_STRIDE / 4) + v];
+#if PRE_norm
+        vec4 gain = A[v];
+#endif
+        for (int c = 0; c < COLUMNS; c++)
+            x[c] = inside ? x[c] : vec4(0.0);
+#if PRE_norm
+        for (int c = 0; c < COLUMNS; c++) {
+            fold[c] = dot(x[c], x[c]);
+            x[c] *= gain;
+        }
+        fold_quad();
+        fold_octet();
+        for (uint across = 8u; across < uint(SUBGROUP); across *= 2u)
+            fold[0] += subgroupShuffleXor(fold[0], across);
+        square += fold[0];
+#endif
+        if (LANE_CENTRE != 0.0 || LANE_MINIMUM) {
+            for (int c = 0; c < COLUMNS; c++)
+                fold[c] = (x[c].x + x[c].y) + (x[c].z + x[c].w);
+            fold_quad();
+            uint to = unit * uint(LANE_GROUPS * COLUMNS) + fold_column();
+            if (LANE_GROUPS == 1) {
+                fold_octet();
+                if (at < uint(STAGE_VECS))
+                    xsum[to + fold_half()] = fold[0];
+            } else if (at < uint(STAGE_VECS)) {
+                to += i / 4u * uint(COLUMNS);
+                xsum[to] = fold[0];
+#if COLUMNS == 8
+                xsum[to + 1u] = fold[1];
+#endif
+            }
+        }
+        if (at < uint(STAGE_VECS)) {
+            uint to = unit * uint(UNIT_STRIDE) + i;
+            for (int c = 0; c < COLUMNS; c++)
+                x[c] = LANE_UP * LANE_ORDER(x[c]);
+#if COLUMNS == 2
+            xs[to] = vec4(x[0].x, x[1].x, x[0].y, x[1].y);
+            xs[to + 8u] = vec4(x[0].z, x[1].z, x[0].w, x[1].w);
+#else
+            for (int j = 0; j < VECS; j++) {
+                xs[to + uint(8 * j)] = vec4(x[4 * j].x, x[4 * j + 1].x, x[4 * j + 2].x,
+                                            x[4 * j + 3].x);
+                xs[to + uint(8 * (VECS + j))] = vec4(x[4 * j].y, x[4 * j + 1].y, x[4 * j + 2].y,
+                                                     x[4 * j + 3].y);
+                xs[to + uint(8 * (2 * VECS + j))] = vec4(x[4 * j].z, x[4 * j + 1].z,
+                                                         x[4 * j + 2].z, x[4 * j + 3].z);
+                xs[to + uint(8 * (3 * VECS + j))] = vec4(x[4 * j].w, x[4 * j + 1].w,
+                                                         x[4 * j + 2].w, x[4 * j + 3].w);
+            }
+#endif
+        }
+    }
+}
+
+// Part i of half a unit, with all columns.
+#define X_AT(e) xs[from + uint(e)]
+#if COLUMNS == 2
+#define LOAD_X(i) x0 = X_AT(i); x1 = X_AT(8 + (i));
+#define LOADED vec4 x0, x1;
+#define MULTIPLY_ROW(r, i) \
+    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    dots[r] += w.x * x0.xy; dots[r] += w.y * x0.zw; \
+    dots[r] += w.z * x1.xy; dots[r] += w.w * x1.zw;
+#elif COLUMNS == 4
+#define LOADED vec4 x0, x1, x2, x3;
+#define LOAD_X(i) x0 = X_AT(i); x1 = X_AT(8 + (i)); x2 = X_AT(16 + (i)); x3 = X_AT(24 + (i));
+#define MULTIPLY_ROW(r, i) \
+    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    dots[r] += w.x * x0; dots[r] += w.y * x1; dots[r] += w.z * x2; dots[r] += w.w * x3;
+#else
+#define LOADED vec4 x0, x1, x2, x3, x4, x5, x6, x7;
+#define LOAD_X(i) \
+    x0 = X_AT(i); x1 = X_AT(8 + (i)); x2 = X_AT(16 + (i)); x3 = X_AT(24 + (i)); \
+    x4 = X_AT(32 + (i)); x5 = X_AT(40 + (i)); x6 = X_AT(48 + (i)); x7 = X_AT(56 + (i));
+#define MULTIPLY_ROW(r, i) \
+    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    dots[2 * (r)] += w.x * x0; dots[2 * (r) + 1] += w.x * x1; \
+    dots[2 * (r)] += w.y * x2; dots[2 * (r) + 1] += w.y * x3; \
+    dots[2 * (r)] += w.z * x4; dots[2 * (r) + 1] += w.z * x5; \
+    dots[2 * (r)] += w.w * x6; dots[2 * (r) + 1] += w.w * x7;
+#endif
+#define MULTIPLY_PART(i) LOAD_X(i) EACH_ROW(MULTIPLY_ROW, i)
+#define NEXT_ROW(r, i) LANE_NEXT(raw, (r) * LANE_RAW)
+
+// The sums of a unit's x, or of half of it.
+#if COLUMNS == 2
+#define SUM_OF(at, j) vec2(xsum[at], xsum[(at) + 1u])
+#else
+#define SUM_OF(at, j) vec4(xsum[(at) + uint(4 * (j))], xsum[(at) + uint(4 * (j) + 1)], \
+                           xsum[(at) + uint(4 * (j) + 2)], xsum[(at) + uint(4 * (j) + 3)])
+#endif
+
+// Multiplies the weights that were fetched with unit `unit` of the chunk of x. Before that, asks
+// for those of the next step.
+void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero)
+{
+    uint raw[THREAD_ROWS * LANE_RAW];
+    vec2 scale[THREAD_ROWS], least[THREAD_ROWS];
+    COLUMN_VEC dots[THREAD_ROWS * VECS], sum[VECS];
+    LOADED
+    vec4 w;
+    for (int r = 0; r < THREAD_ROWS; r++) {
+        uint one[LANE_RAW];
+        for (int j = 0; j < LANE_RAW; j++)
+            one[j] = raw[r * LANE_RAW + j] = next[r * LANE_RAW + j];
+        lane_affine(one, scale[r], least[r]);
+    }
+    strips_fetch(next_strip, next_step, zero);
+    uint from = unit * uint(UNIT_STRIDE), at = unit * uint(LANE_GROUPS * COLUMNS);
+    for (uint half_unit = 0u; half_unit < 2u + zero; half_unit++) {
+        if (LANE_GROUPS == 2 || half_unit == 0u) {
+            for (int j = 0; j < VECS; j++) {
+                sum[j] = COLUMN_VEC(0.0);
+                if (LANE_CENTRE != 0.0 || LANE_MINIMUM)
+                    sum[j] = SUM_OF(at, j);
+            }
+            for (int r = 0; r < THREAD_ROWS; r++)
+                for (int j = 0; j < VECS; j++)
+                    dots[r * VECS + j] = -LANE_CENTRE * sum[j];
+        }
+        MULTIPLY_PART(0)
+        MULTIPLY_PART(1)
+        MULTIPLY_PART(2)
+        MULTIPLY_PART(3)
+        EACH_ROW(NEXT_ROW, 0)
+        from += 4u;
+        if (LANE_GROUPS == 2 || half_unit == 1u)
+            for (int r = 0; r < THREAD_ROWS; r++) {
+                for (int j = 0; j < VECS; j++) {
+                    sums[r * VECS + j] += LANE_SCALED ? scale[r].x * dots[r * VECS + j]
+                                                      : dots[r * VECS + j];
+                    if (LANE_MINIMUM)
+                        sums[r * VECS + j] -= least[r].x * sum[j];
+                }
+                scale[r] = scale[r].yx;
+                least[r] = least[r].yx;
+            }
+        at += uint(COLUMNS);
+    }
+}
+
+// Adds up the lanes along K. Lane l then has OWN_VALUES values from strips_value() on, and they go
+// to `part`. Value c * THREAD_ROWS + r is that of row r and column c.
+float strip_values[VALUES];
+uint strip_value;
+
+void strips_reduce()
+{
+    bool upper;
+    strip_value = 0u;
+    for (int r = 0; r < THREAD_ROWS; r++) {
+#if COLUMNS == 2
+        strip_values[r] = sums[r].x;
+        strip_values[THREAD_ROWS + r] = sums[r].y;
+#else
+        for (int j = 0; j < VECS; j++) {
+            strip_values[4 * j * THREAD_ROWS + r] = sums[r * VECS + j].x;
+            strip_values[(4 * j + 1) * THREAD_ROWS + r] = sums[r * VECS + j].y;
+            strip_values[(4 * j + 2) * THREAD_ROWS + r] = sums[r * VECS + j].z;
+            strip_values[(4 * j + 3) * THREAD_ROWS + r] = sums[r * VECS + j].w;
+        }
+#endif
+    }
+#define FOLD_VALUE(i, count, across) \
+    float give = upper ? strip_values[i] : strip_values[(i) + (count)]; \
+    strip_values[i] = (upper ? strip_values[(i) + (count)] : strip_values[i]) + \
+                      subgroupShuffleXor(give, uint(across));
+    upper = (strip_lane & uint(SUBGROUP / 2)) != 0u;
+    strip_value += upper ? uint(VALUES / 2) : 0u;
+    for (int i = 0; i < VALUES / 2; i++) {
+        FOLD_VALUE(i, VALUES / 2, SUBGROUP / 2)
+    }
+#if VALUES >= 4
+    upper = (strip_lane & uint(SUBGROUP / 4)) != 0u;
+    strip_value += upper ? uint(VALUES / 4) : 0u;
+    for (int i = 0; i < VALUES / 4; i++) {
+        FOLD_VALUE(i, VALUES / 4, SUBGROUP / 4)
+    }
+#endif
+#if VALUES >= 8
+    upper = (strip_lane & uint(SUBGROUP / 8)) != 0u;
+    strip_value += upper ? uint(VALUES / 8) : 0u;
+    for (int i = 0; i < VALUES / 8; i++) {
+        FOLD_VALUE(i, VALUES / 8, SUBGROUP / 8)
+    }
+#endif
+#if VALUES >= 16 && LANES_K >= 16
+    upper = (strip_lane & uint(SUBGROUP / 16)) != 0u;
+    strip_value += upper ? uint(VALUES / 16) : 0u;
+    for (int i = 0; i < VALUES / 16; i++) {
+        FOLD_VALUE(i, VALUES / 16, SUBGROUP / 16)
+    }
+#endif
+#if VALUES >= 32 && LANES_K >= 32
+    upper = (strip_lane & uint(SUBGROUP / 32)) != 0u;
+    strip_value += upper ? uint(VALUES / 32) : 0u;
+    for (int i = 0; i < VALUES / 32; i++) {
+        FOLD_VALUE(i, VALUES / 32, SUBGROUP / 32)
+    }
+#endif
+    for (uint across = uint(SUBGROUP / VALUES / 2); across >= uint(LANES_N); across /= 2u)
+        strip_values[0] += subgroupShuffleXor(strip_values[0], across);
+    uint to = (strip_n * uint(K_PARTS) + strip_k) * uint(VALUES * LANES_N) +
+              strip_lane % uint(LANES_N);
+    for (int i = 0; i < OWN_VALUES; i++)
+        if (HAS_STRIP)
+            part[to + (strip_value + uint(i)) * uint(LANES_N)] = strip_values[i];
+}
+
+// The sum of row r of the group's set of strips and column c.
+float strips_sum(uint r, uint c)
+{
+    uint at = r / uint(STRIP) * uint(K_PARTS * VALUES * LANES_N) +
+              c * uint(THREAD_ROWS * LANES_N) + r % uint(STRIP);
+    float y = 0.0;
+    for (uint p = 0u; p < uint(K_PARTS); p++)
+        y += part[at + p * uint(VALUES * LANES_N)];
+#if PRE_norm
+    y *= factor[c];
+#endif
+    return y;
+}
+
+void strips(uint tid)
+{
+    uint zero = rows >> 31;
+    float square = 0.0;
+    for (uint set = strip_first; set < strip_end; set += uint(ROW_SETS)) {
+        uint strip = min(set + strip_n, strip_end - 1u);
+        uint after = min(set + uint(ROW_SETS) + strip_n, strip_end - 1u);
+        for (int i = 0; i < THREAD_ROWS * VECS; i++)
+            sums[i] = COLUMN_VEC(0.0);
+        for (uint step = 0u; step < uint(STEPS) + zero; step++) {
+            if (step % uint(CHUNK_STEPS) == 0u && (STEPS > CHUNK_STEPS || set == strip_first)) {
+                float add = 0.0;
+                memoryBarrierShared(); barrier(); // the last chunk has been read
+                strips_stage(tid, step, add);
+                memoryBarrierShared(); barrier();
+                square += set == strip_first ? add : 0.0;
+            }
+            bool more = step + 1u < uint(STEPS);
+            if (HAS_STRIP)
+                strips_multiply(step % uint(CHUNK_STEPS) * uint(STEP) + strip_k * uint(LANES_K) +
+                                    strip_lane / uint(LANES_N),
+                                more ? strip : after, more ? step + 1u : 0u, zero);
+        }
+        strips_reduce();
+#if PRE_norm
+        if (strip_lane < 8u)
+            squares[(fold_column() + fold_half()) * uint(SUBGROUPS) + gl_SubgroupID] =
+                square;
+        memoryBarrierShared(); barrier();
+        if (tid < uint(COLUMNS)) {
+            float sum = 0.0;
+            for (uint i = 0u; i < uint(SUBGROUPS); i++)
+                sum += squares[tid * uint(SUBGROUPS) + i];
+            factor[tid] = inversesqrt(sum / float(K) + eps);
+        }
+#endif
+        memoryBarrierShared(); barrier();
+        uint first = set * uint(STRIP), last = min(min(set + uint(ROW_SETS), strip_end) *
+                                                       uint(STRIP), rows);
+#if POST_glu
+        for (uint i = tid; i < uint(ROWS / 2 * COLUMNS); i += uint(WG_SIZE)) {
+            uint r = i % uint(ROWS / 2) * 2u, t = i / uint(ROWS / 2);
+            if (first + r < last && t < pass_rows)
+                Y[t * uint(Y_STRIDE) + (row0 + first + r) / 2u] =
+                    glu(strips_sum(r, t), strips_sum(r + 1u, t), row0 + first + r);
+        }
+#else
+        for (uint i = tid; i < uint(ROWS * COLUMNS); i += uint(WG_SIZE)) {
+            uint r = i % uint(ROWS), t = i / uint(ROWS);
+            if (first + r < last && t < pass_rows) {
+                float y = result(strips_sum(r, t), row0 + first + r);
+                uint to = t * uint(Y_STRIDE) + row0 + first + r;
+#if POST_add
+                y += Y[to];
+#endif
+                Y[to] = y;
+            }
+        }
+#endif
+        if (set + uint(ROW_SETS) < strip_end) {
+            memoryBarrierShared(); barrier(); // `part` has been read
+        }
+    }
+}

@@ -4,8 +4,8 @@
 // A subgroup has a strip of LANES_N * THREAD_ROWS rows: LANES_N lanes are side by side along the
 // rows, LANES_K along K. A lane has THREAD_ROWS rows, all columns, and a unit of 32 columns of K at
 // a time. Lib weight_*_subgroup unpacks half a unit at a time as codes, which meet every column of
-// x in shared memory. The sums of a unit are multiplied by its scale. Its minimum, and the code that
-// stands for zero, are multiplied by the sum of the unit's x, which is computed once when x is
+// x in shared memory. The sums of a unit are multiplied by its scale. Its minimum, and the code
+// that stands for zero, are multiplied by the sum of the unit's x, which is computed once when x is
 // staged. Lanes that are side by side along the rows read the same x.
 //
 // K_PARTS subgroups share a strip along K, ROW_SETS strips are side by side; other subgroups only

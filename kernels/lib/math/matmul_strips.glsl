@@ -62,7 +62,6 @@
 uint strip_lane, strip_k, strip_n;  // the lane; the subgroup's place along K, and among strips
 uint strip_first, strip_end;        // strips of the group
 uint next[THREAD_ROWS * LANE_RAW];  // weights under way
-COLUMN_VEC sums[THREAD_ROWS * VECS]; // of the lane's part of K
 float fold[COLUMNS];
 
 #define HAS_STRIP (K_PARTS * ROW_SETS == SUBGROUPS || strip_n < uint(ROW_SETS))
@@ -251,7 +250,8 @@ void strips_stage(uint tid, uint step, inout float square)
 
 // Multiplies the weights that were fetched with unit `unit` of the chunk of x. Before that, asks
 // for those of the next step.
-void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero)
+void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
+                     inout COLUMN_VEC sums[THREAD_ROWS * VECS])
 {
     uint raw[THREAD_ROWS * LANE_RAW];
     vec2 scale[THREAD_ROWS], least[THREAD_ROWS];
@@ -303,7 +303,7 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero)
 float strip_values[VALUES];
 uint strip_value;
 
-void strips_reduce()
+void strips_reduce(COLUMN_VEC sums[THREAD_ROWS * VECS])
 {
     bool upper;
     strip_value = 0u;
@@ -384,6 +384,7 @@ void strips(uint tid)
 {
     uint zero = rows >> 31;
     float square = 0.0;
+    COLUMN_VEC sums[THREAD_ROWS * VECS]; // of the lane's part of K
     for (uint set = strip_first; set < strip_end; set += uint(ROW_SETS)) {
         uint strip = min(set + strip_n, strip_end - 1u);
         uint after = min(set + uint(ROW_SETS) + strip_n, strip_end - 1u);
@@ -401,9 +402,9 @@ void strips(uint tid)
             if (HAS_STRIP)
                 strips_multiply(step % uint(CHUNK_STEPS) * uint(STEP) + strip_k * uint(LANES_K) +
                                     strip_lane / uint(LANES_N),
-                                more ? strip : after, more ? step + 1u : 0u, zero);
+                                more ? strip : after, more ? step + 1u : 0u, zero, sums);
         }
-        strips_reduce();
+        strips_reduce(sums);
 #if PRE_norm
         if (strip_lane < 8u)
             squares[(fold_column() + fold_half()) * uint(SUBGROUPS) + gl_SubgroupID] =

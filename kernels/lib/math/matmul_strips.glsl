@@ -16,14 +16,21 @@
 // The next weights are loaded while the present ones are multiplied. With pre=norm x is staged
 // times the norm's weight, and the norm's factor of a token is applied to its sums.
 //
+// With HALVES, codes and x are 16-bit floats, and two columns are one f16vec2. The products of a
+// unit, or of half a unit with a scale of its own, are summed in 16 bits, these sums in 32 bits. x
+// is multiplied by X_SCALE. With a norm, x is rounded before the norm's factor is known. So each
+// token is scaled by a power of two, by which the largest element of a sample of 4 * SUBGROUP
+// columns becomes 1/32 to 1/16.
+//
 //! LET LANES_N = STRIP / THREAD_ROWS
 //! LET LANES_K = SUBGROUP / LANES_N
 //! LET VALUES = THREAD_ROWS * COLUMNS // of a lane
 //! LET VECS = max(1, COLUMNS / 4) // of all columns; two are one vec2
+//! LET DOTS = HALVES ? COLUMNS / 2 : VECS // sums of a row and a unit
 //! LET OWN_VALUES = max(1, VALUES / LANES_K) // after they are added up
 //! LET ROWS = ROW_SETS * STRIP
-//! LET UNIT_STRIDE = 8 * COLUMNS + 1 // vec4s of a unit of x; units meet different banks
-//! LET LEFT = SHARED_BYTES - 4 * COLUMNS * (STRIP * SUBGROUPS + SUBGROUPS + 1)
+//! LET UNIT_STRIDE = 8 * COLUMNS / (HALVES + 1) + 1 // vec4s of x; units meet different banks
+//! LET LEFT = SHARED_BYTES - 4 * COLUMNS * (STRIP * SUBGROUPS + SUBGROUPS + 1 + HALVES)
 //! LET SLICES = max(1, LEFT / ((16 * UNIT_STRIDE + 8 * COLUMNS) * LANES_K)) // that fit
 //! LET K_MOST = min(SUBGROUPS / ROW_SETS, min(SLICES, ceildiv(K, 32 * LANES_K)))
 //! LET K_PARTS = K_MOST >= 8 ? 8 : K_MOST >= 4 ? 4 : K_MOST >= 2 ? 2 : 1
@@ -37,9 +44,10 @@
 //! SHARED float part[K_PARTS * ROWS * COLUMNS]
 //! SHARED float squares[PRE_norm ? COLUMNS * SUBGROUPS : 0]
 //! SHARED float factor[PRE_norm ? COLUMNS : 0]
+//! SHARED float x_scale[PRE_norm && HALVES ? COLUMNS : 0]
 // Needs libs weight_*_subgroup and matmul_result, STEP read, the parameters row0, rows and eps, the
 // constants K, W_STRIDE, X_STRIDE and Y_STRIDE, WHEN pre and post, the tunables SUBGROUP, SUBGROUPS
-// and THREAD_ROWS, the LETs WG_SIZE, STRIP (rows), ROW_SETS and GROUPS_MOST.
+// and THREAD_ROWS, the LETs WG_SIZE, HALVES, STRIP (rows), ROW_SETS and GROUPS_MOST.
 
 // Private arrays stay in registers only if every index is a constant, and loops may stay loops.
 #if THREAD_ROWS == 1
@@ -140,6 +148,43 @@ uint fold_half()
     return COLUMNS == 8 ? strip_lane / 4u & 1u : 0u;
 }
 
+// The code that stands for zero, unless the codes are already relative to it, and the sums with
+// which a unit starts.
+#if HALVES
+#define CENTRE       0.0
+#define FIRST_DOT(j) f16vec2(0.0)
+#else
+#define CENTRE       LANE_CENTRE
+#define FIRST_DOT(j) -LANE_CENTRE * sum[j]
+#endif
+
+#if HALVES && PRE_norm
+// Computes the scales of the tokens from a sample of x.
+void strips_scale_x()
+{
+    uint v = strip_lane * uint(K / 4) / uint(SUBGROUP);
+    vec4 gain = A[v];
+    for (uint c = gl_SubgroupID; c < uint(COLUMNS); c += uint(SUBGROUPS)) {
+        vec4 x = abs(X[min(c, pass_rows - 1u) * uint(X_STRIDE / 4) + v] * gain);
+        float most = max(max(x.x, x.y), max(x.z, x.w));
+        for (uint across = 1u; across < uint(SUBGROUP); across *= 2u)
+            most = max(most, subgroupShuffleXor(most, across));
+        uint exponent = clamp(floatBitsToUint(most) >> 23, 67u, 187u);
+        if (strip_lane == 0u)
+            x_scale[c] = uintBitsToFloat((249u - exponent) << 23);
+    }
+}
+#endif
+
+// The scale by which x of column c is multiplied before it is rounded.
+#if !HALVES
+#define X_SCALE(c) 1.0
+#elif PRE_norm
+#define X_SCALE(c) x_scale[c]
+#else
+#define X_SCALE(c) 0.015625 // room for sums of codes
+#endif
+
 // Puts a chunk of x, from step `step` on, into shared memory: xs[unit][element of a part][part],
 // with the columns of x side by side. `square` is this lane's share of the squares of column
 // fold_column() + fold_half().
@@ -170,7 +215,11 @@ void strips_stage(uint tid, uint step, inout float square)
             fold[0] += subgroupShuffleXor(fold[0], across);
         square += fold[0];
 #endif
-        if (LANE_CENTRE != 0.0 || LANE_MINIMUM) {
+#if HALVES
+        for (int c = 0; c < COLUMNS; c++)
+            x[c] *= X_SCALE(c);
+#endif
+        if (CENTRE != 0.0 || LANE_MINIMUM) {
             for (int c = 0; c < COLUMNS; c++)
                 fold[c] = (x[c].x + x[c].y) + (x[c].z + x[c].w);
             fold_quad();
@@ -190,7 +239,23 @@ void strips_stage(uint tid, uint step, inout float square)
         if (at < uint(STAGE_VECS)) {
             uint to = unit * uint(UNIT_STRIDE) + i;
             for (int c = 0; c < COLUMNS; c++)
-                x[c] = LANE_UP * LANE_ORDER(x[c]);
+                x[c] = LANE_ORDER(x[c]);
+#if HALVES
+#define PAIR(c, e) uintBitsToFloat(packHalf2x16(vec2(x[c].e, x[(c) + 1].e)))
+#if COLUMNS == 2
+            xs[to] = vec4(PAIR(0, x), PAIR(0, y), PAIR(0, z), PAIR(0, w));
+#elif COLUMNS == 4
+            xs[to] = vec4(PAIR(0, x), PAIR(2, x), PAIR(0, y), PAIR(2, y));
+            xs[to + 8u] = vec4(PAIR(0, z), PAIR(2, z), PAIR(0, w), PAIR(2, w));
+#else
+            xs[to] = vec4(PAIR(0, x), PAIR(2, x), PAIR(4, x), PAIR(6, x));
+            xs[to + 8u] = vec4(PAIR(0, y), PAIR(2, y), PAIR(4, y), PAIR(6, y));
+            xs[to + 16u] = vec4(PAIR(0, z), PAIR(2, z), PAIR(4, z), PAIR(6, z));
+            xs[to + 24u] = vec4(PAIR(0, w), PAIR(2, w), PAIR(4, w), PAIR(6, w));
+#endif
+#else
+            for (int c = 0; c < COLUMNS; c++)
+                x[c] *= LANE_UP;
 #if COLUMNS == 2
             xs[to] = vec4(x[0].x, x[1].x, x[0].y, x[1].y);
             xs[to + 8u] = vec4(x[0].z, x[1].z, x[0].w, x[1].w);
@@ -206,12 +271,46 @@ void strips_stage(uint tid, uint step, inout float square)
                                                          x[4 * j + 2].w, x[4 * j + 3].w);
             }
 #endif
+#endif
         }
     }
 }
 
 // Part i of half a unit, with all columns.
 #define X_AT(e) xs[from + uint(e)]
+#if HALVES
+#define DOT     f16vec2
+#define DOT_OF(r, j) vec4(vec2(dots[(r) * DOTS + 2 * (j)]), vec2(dots[(r) * DOTS + 2 * (j) + 1]))
+#define TIMES(r, j, e, pair) \
+    dots[(r) * DOTS + (j)] = f16vec2(w.e) * unpackFloat2x16(floatBitsToUint(pair)) + \
+                             dots[(r) * DOTS + (j)];
+#if COLUMNS == 2
+#undef DOT_OF
+#define DOT_OF(r, j) vec2(dots[r])
+#define LOADED vec4 x0;
+#define LOAD_X(i) x0 = X_AT(i);
+#define MULTIPLY_ROW(r, i) \
+    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    TIMES(r, 0, x, x0.x) TIMES(r, 0, y, x0.y) TIMES(r, 0, z, x0.z) TIMES(r, 0, w, x0.w)
+#elif COLUMNS == 4
+#define LOADED vec4 x0, x1;
+#define LOAD_X(i) x0 = X_AT(i); x1 = X_AT(8 + (i));
+#define MULTIPLY_ROW(r, i) \
+    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    TIMES(r, 0, x, x0.x) TIMES(r, 1, x, x0.y) TIMES(r, 0, y, x0.z) TIMES(r, 1, y, x0.w) \
+    TIMES(r, 0, z, x1.x) TIMES(r, 1, z, x1.y) TIMES(r, 0, w, x1.z) TIMES(r, 1, w, x1.w)
+#else
+#define LOADED vec4 x0, x1, x2, x3;
+#define LOAD_X(i) x0 = X_AT(i); x1 = X_AT(8 + (i)); x2 = X_AT(16 + (i)); x3 = X_AT(24 + (i));
+#define TIMES_4(r, e, four) \
+    TIMES(r, 0, e, four.x) TIMES(r, 1, e, four.y) TIMES(r, 2, e, four.z) TIMES(r, 3, e, four.w)
+#define MULTIPLY_ROW(r, i) \
+    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    TIMES_4(r, x, x0) TIMES_4(r, y, x1) TIMES_4(r, z, x2) TIMES_4(r, w, x3)
+#endif
+#else
+#define DOT          COLUMN_VEC
+#define DOT_OF(r, j) dots[(r) * VECS + (j)]
 #if COLUMNS == 2
 #define LOAD_X(i) x0 = X_AT(i); x1 = X_AT(8 + (i));
 #define LOADED vec4 x0, x1;
@@ -237,6 +336,7 @@ void strips_stage(uint tid, uint step, inout float square)
     dots[2 * (r)] += w.z * x4; dots[2 * (r) + 1] += w.z * x5; \
     dots[2 * (r)] += w.w * x6; dots[2 * (r) + 1] += w.w * x7;
 #endif
+#endif
 #define MULTIPLY_PART(i) LOAD_X(i) EACH_ROW(MULTIPLY_ROW, i)
 #define NEXT_ROW(r, i) LANE_NEXT(raw, (r) * LANE_RAW)
 
@@ -255,9 +355,10 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
 {
     uint raw[THREAD_ROWS * LANE_RAW];
     vec2 scale[THREAD_ROWS], least[THREAD_ROWS];
-    COLUMN_VEC dots[THREAD_ROWS * VECS], sum[VECS];
+    COLUMN_VEC sum[VECS];
+    DOT dots[THREAD_ROWS * DOTS];
     LOADED
-    vec4 w;
+    LANE_PART w;
     for (int r = 0; r < THREAD_ROWS; r++) {
         uint one[LANE_RAW];
         for (int j = 0; j < LANE_RAW; j++)
@@ -270,12 +371,12 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
         if (LANE_GROUPS == 2 || half_unit == 0u) {
             for (int j = 0; j < VECS; j++) {
                 sum[j] = COLUMN_VEC(0.0);
-                if (LANE_CENTRE != 0.0 || LANE_MINIMUM)
+                if (CENTRE != 0.0 || LANE_MINIMUM)
                     sum[j] = SUM_OF(at, j);
             }
             for (int r = 0; r < THREAD_ROWS; r++)
-                for (int j = 0; j < VECS; j++)
-                    dots[r * VECS + j] = -LANE_CENTRE * sum[j];
+                for (int j = 0; j < DOTS; j++)
+                    dots[r * DOTS + j] = FIRST_DOT(j);
         }
         MULTIPLY_PART(0)
         MULTIPLY_PART(1)
@@ -286,8 +387,7 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
         if (LANE_GROUPS == 2 || half_unit == 1u)
             for (int r = 0; r < THREAD_ROWS; r++) {
                 for (int j = 0; j < VECS; j++) {
-                    sums[r * VECS + j] += LANE_SCALED ? scale[r].x * dots[r * VECS + j]
-                                                      : dots[r * VECS + j];
+                    sums[r * VECS + j] += LANE_SCALED ? scale[r].x * DOT_OF(r, j) : DOT_OF(r, j);
                     if (LANE_MINIMUM)
                         sums[r * VECS + j] -= least[r].x * sum[j];
                 }
@@ -376,6 +476,8 @@ float strips_sum(uint r, uint c)
         y += part[at + p * uint(VALUES * LANES_N)];
 #if PRE_norm
     y *= factor[c];
+#else
+    y /= X_SCALE(c);
 #endif
     return y;
 }
@@ -385,6 +487,9 @@ void strips(uint tid)
     uint zero = rows >> 31;
     float square = 0.0;
     COLUMN_VEC sums[THREAD_ROWS * VECS]; // of the lane's part of K
+#if HALVES && PRE_norm
+    strips_scale_x(); // a barrier follows
+#endif
     for (uint set = strip_first; set < strip_end; set += uint(ROW_SETS)) {
         uint strip = min(set + strip_n, strip_end - 1u);
         uint after = min(set + uint(ROW_SETS) + strip_n, strip_end - 1u);
@@ -414,7 +519,7 @@ void strips(uint tid)
             float sum = 0.0;
             for (uint i = 0u; i < uint(SUBGROUPS); i++)
                 sum += squares[tid * uint(SUBGROUPS) + i];
-            factor[tid] = inversesqrt(sum / float(K) + eps);
+            factor[tid] = inversesqrt(sum / float(K) + eps) / X_SCALE(tid);
         }
 #endif
         memoryBarrierShared(); barrier();

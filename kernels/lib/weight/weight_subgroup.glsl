@@ -102,12 +102,21 @@ float nibble_dot(uvec4 q)
 // `least` is 0 without LANE_MINIMUM, and `scale` is 1 without LANE_SCALED. LANE_QUAD does not
 // change if lane_begin() is called for a slice that begins a multiple of 256 columns further.
 
-// Four codes in the bytes of a word, times 2^-24: halves below 2^-14, exact.
-#define LANE_BYTES(q) \
-    vec4(unpackHalf2x16((q) & 0x00FF00FFu), unpackHalf2x16(((q) >> 8) & 0x00FF00FFu))
+// With HALVES, a part is f16vec4. Types with integer codes then have LANE_UP and LANE_CENTRE within
+// the part, which is exact: a code in the lowest bits of 1024.0 is a half without a conversion.
+#if HALVES
+#define LANE_PART           f16vec4
+#define LANE_CODES(q, mask) (unpackFloat2x16(((q) & (mask)) | (lane_one + 0x24806400u)) - \
+                             f16vec2(1024.0 + LANE_CENTRE))
+#else
+// Halves below 2^-14: codes times 2^-24, exact.
+#define LANE_PART           vec4
+#define LANE_CODES(q, mask) unpackHalf2x16((q) & (mask))
+#endif
+// Four codes in the bytes of a word.
+#define LANE_BYTES(q) LANE_PART(LANE_CODES(q, 0x00FF00FFu), LANE_CODES((q) >> 8, 0x00FF00FFu))
 // The same of their lower nibbles.
-#define NIBBLE_QUAD(q) \
-    vec4(unpackHalf2x16((q) & 0x000F000Fu), unpackHalf2x16(((q) >> 8) & 0x000F000Fu))
+#define NIBBLE_QUAD(q) LANE_PART(LANE_CODES(q, 0x000F000Fu), LANE_CODES((q) >> 8, 0x000F000Fu))
 
 #define LANE_SHIFT4(raw, at, bits) \
     raw[at] >>= bits; \

@@ -84,6 +84,7 @@
 //! LET NORMED = PRE_norm
 //! LET ROW_SETS = max(1, WG_SIZE / (SLICES * SUBGROUP))
 //! LET ROW_LANES = min(WG_SIZE, ceildiv(K, 32))
+//! LET HALVES = 0
 //! LOCAL WG_SIZE
 //! GROUPS min(ceildiv(BAND, LEAST), GROUPS_MOST)
 //! ACTIVE min(min(ceildiv(BAND, LEAST), GROUPS_MOST) * ROW_SETS, ceildiv(BAND, UNROLL)) * ROW_LANES

@@ -51,6 +51,7 @@
 //! LET GROUPS_MOST = UNIT_GROUPS * max(16, COMPUTE_UNITS)
 //! LET STRIP = min(4, SUBGROUP / 8) * THREAD_ROWS // rows
 //! LET ROW_SETS = min(SUBGROUPS, ceildiv(N, STRIP * GROUPS_MOST))
+//! LET HALVES = 0
 //! LOCAL WG_SIZE
 //! GROUPS min(ceildiv(BAND, STRIP * ROW_SETS), GROUPS_MOST)
 //! EXTENSION GL_KHR_shader_subgroup_basic

@@ -3,18 +3,28 @@
 // Lib matmul_strips. A group has SUBGROUPS subgroups. With fewer strips per compute unit than that,
 // the others divide K.
 //
-// One H200 (driver 580), `kernels bench`, q4_k, us for 2, 4 and 8 tokens, 2026-11-29. The time has
-// 3 us more than a dispatch among others in one submit:
-//     2048 x 16384   17.5  21.4  29.4     2048 x 128256  73   101   173
-//     8192 x 2048    14.1  17.1  24.0     4096 x 28672   41.6  54.3  93.6
-//     2048 x 2048     9.5  10.0  12.1     14336 x 4096   26.7  35.9  54
-//     2048 x 3072    10.4  11.1  13.4
-// 2048 x 16384 by matmul_columns_subgroup: 26.8, 31.0, 34.1; by matmul_ranges_subgroup: 25.0 (4)
-// and 35.1 (8). Steps of Llama 3.2 1B by single dispatches, tok/s before and after: 2 sequences
-// 1,379 and 2,113, 4 sequences 2,968 and 3,406. With 8 columns a persistent program with
-// matmul_columns_subgroup is faster than single dispatches with this kernel, so it is not chosen
-// there. Groups of 512 invocations spill with 8 columns and 4 rows: 39 us (2048 x 16384). Other
-// types of weights were not measured.
+// Choice: PREFER 36 for types with codes on GPUs with 64 compute units or more, 4 otherwise.
+// matmul_columns_subgroup has 30, matmul_stationary_subgroup 40.
+//
+// TUNEs: THREAD_ROWS is the number of rows that reuse a loaded vec4 of X. TALL selects four, which
+// needs too many registers in a persistent program with more than 2 tokens. SUBGROUPS is the number
+// of subgroups per group. UNIT_GROUPS is the number of groups per compute unit. SUBGROUP is always
+// the device's SUBGROUP_SIZE.
+//
+// One H200 (driver 580), `kernels bench`, 2026-11-29, us for 2, 4 and 8 tokens: this kernel, then
+// matmul_columns_subgroup. The time has 3 us more than a dispatch among others in one submit. The
+// figures for 8 tokens are those with 8 subgroups per group.
+//             2048 x 16384                             8192 x 2048
+//     q4_k    17.5  21.1  29.6    26.8  31.0  34.1     14.3  17.1  26.6    15.4  18.8  34.7
+//     q5_k    21.1  25.2  36.6    28.2  32.5  47.9     16.4  19.7  29.8    16.7  18.9  26.8
+//     q6_k    20.5  24.4  36.9    45.5  47.9  85.2     16.1  19.3  29.0    25.2  27.3  42.5
+//     q8_0    22.2  27.1  39.0    38.4  41.7  70.2     17.9  20.5  30.1    21.5  23.0  37.8
+//     f16     28.0  31.1  45.9    25.1  32.5  46.2     21.2  24.7  36.4    19.0  21.3  26.0
+// 8 tokens of 2048 x 16384 with THREAD_ROWS and SUBGROUPS:
+//             2 and 8    2 and 16    4 and 8    4 and 16
+//     q4_k       31.7        30.6       29.6        39.9
+//     q6_k       37.0        33.5       37.1        99.5
+//     q8_0       38.9        38.0       36.6        91.9
 //
 // Utilisation: subgroups beyond ROW_SETS * K_PARTS only stage x (3 row sets of 16 subgroups: 4).
 //
@@ -42,9 +52,9 @@
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE MANY = MAX_INVOCATIONS >= 512 && SUBGROUP <= 32 && REGISTERS > 200 in 0 1
-//! TUNE SUBGROUPS = MANY ? (COLUMNS == 8 && N > 32 * COMPUTE_UNITS ? 8 : 16) : 4 in 1 2 4 8 16
+//! TUNE SUBGROUPS = MANY ? 16 : 4 in 1 2 4 8 16
 //! TUNE LIGHT = WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_mxfp4 in 0 1 // few words for 32 columns
-//! TUNE TALL = LIGHT && N > 32 * COMPUTE_UNITS && COLUMNS * SUBGROUPS <= 64 in 0 1
+//! TUNE TALL = LIGHT && COLUMNS == 2 && N > 32 * COMPUTE_UNITS in 0 1
 //! TUNE THREAD_ROWS = TALL ? 4 : 2 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 8
 //! LET WG_SIZE = SUBGROUP * SUBGROUPS
@@ -59,9 +69,9 @@
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
 //! REGISTERS THREAD_ROWS * (2 * COLUMNS + 8 + 12 * (2 - LIGHT)) + 45
+//! LET CODES = !(WEIGHT_f32 || WEIGHT_f16 || WEIGHT_bf16)
 //! LET LARGE = COMPUTE_UNITS >= 64 // fixed: GPUs that are like the measured one
-//! LET FASTER = MANY && WEIGHT_q4_k && COLUMNS < 8 && LARGE
-//! PREFER SOFTWARE ? 0 : FASTER ? 36 : 4 // matmul_ranges_subgroup: 35
+//! PREFER SOFTWARE ? 0 : MANY && CODES && LARGE ? 36 : 4
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_subgroup

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "kernels/format/kernel_format.h"
+#include "kernels/phases.h"
 #include "tests/support/kernel_sets.h"
 
 /* Returns the value of the first directive `name`, or an empty string. */
@@ -73,6 +74,44 @@ static void every_kernel_is_named_like_its_file(void **state)
         snprintf(wanted, sizeof(wanted), "/%s.comp", kernel->name);
         if (!dgl_str_ends(dgl_str_of(kernel->path), wanted))
             fail_msg("%s has the NAME %s", kernel->path, kernel->name);
+    }
+    kernel_set_destroy(&set);
+}
+
+/* A program of phases initialises variables outside of functions before each phase. Variables whose
+ * type is a macro or a struct would instead need registers during all phases. */
+static void check_variables(const char *path, struct dgl_str body)
+{
+    static const char *const types[] = {"float", "vec2",  "vec3",  "vec4", "uint",
+                                        "uvec2", "uvec3", "uvec4", "int",  "ivec2",
+                                        "ivec3", "ivec4", "bool"};
+    struct phase_names names = {0};
+    phase_names_scan(&names, body);
+    assert_false(names.failed);
+    for (size_t i = 0; i < names.count; i++) {
+        const struct dgl_str type = names.names[i].type;
+        bool known = type.len == 0;
+        for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++)
+            known |= dgl_str_eq(type, types[t]);
+        if (!known)
+            fail_msg("%s: variable %.*s of type %.*s", path, (int)names.names[i].name.len,
+                     names.names[i].name.p, (int)type.len, type.p);
+    }
+    phase_names_finish(&names);
+}
+
+static void every_variable_has_a_number_type(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    assert_true(kernel_set_num_libs(set) > 50);
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *kernel = kernel_set_at(set, i);
+        check_variables(kernel->path, dgl_str_of(kernel->body));
+    }
+    for (size_t i = 0; i < kernel_set_num_libs(set); i++) {
+        const struct kernel_lib *lib = kernel_set_lib_at(set, i);
+        check_variables(lib->path, (struct dgl_str){lib->body, lib->body_len});
     }
     kernel_set_destroy(&set);
 }
@@ -188,6 +227,7 @@ int main(void)
         cmocka_unit_test(every_local_size_is_a_tunable_or_a_let),
         cmocka_unit_test(every_summary_is_whole),
         cmocka_unit_test(every_kernel_is_named_like_its_file),
+        cmocka_unit_test(every_variable_has_a_number_type),
         cmocka_unit_test(every_kernel_may_have_crlf),
     };
     return cmocka_run_group_tests_name("kernel_builtin", tests, NULL, NULL) +

@@ -73,6 +73,10 @@ struct kernel_tune {
     int64_t choices[KERNEL_MAX_CHOICES];
     uint32_t num_choices, line;
 };
+/* Words of the attribute `weight`: the formats for which there are libs weight_* of every form of
+ * access. `WHEN weight any` stands for all of them. */
+#define KERNEL_WEIGHT_WORDS                                                                        \
+    "f32", "f16", "bf16", "q8_0", "q4_k", "q4_0", "q5_0", "q5_k", "q6_k", "mxfp4", "affine"
 /* WHEN key = a b c: the kernel serves requests whose attribute `key` is one of the words. */
 struct kernel_when {
     char key[32];

@@ -1,9 +1,35 @@
-/* Packing: a row keeps the order of the file, or has its codes first and then its scales. Codes and
- * scales of q4_k are converted to groups of 32 values (docs/operations.md, layout split). */
+/* Packing: a row keeps the order of the file, or has its blocks' fields in planes. */
 #include "core/memory/repack.h"
 
 #include <assert.h>
 #include <string.h>
+
+/* Rearranges a block of the file as the planes of its layout expect it (docs/operations.md). */
+typedef void arrange_fn(const uint8_t *block, uint8_t *arranged);
+
+#define MAX_BLOCK_BYTES 256
+
+/* Bit 4 w + b of a word becomes bit 8 b + w. So the bits of columns 4 w to 4 w + 3 are in the four
+ * bytes of the word. */
+static uint32_t spread_fifths(const uint8_t *from)
+{
+    uint32_t bits = (uint32_t)(from[0] | from[1] << 8 | from[2] << 16) | (uint32_t)from[3] << 24;
+    uint32_t spread = 0;
+    for (uint32_t b = 0; b < 4; b++) {
+        uint32_t each = bits >> b & 0x11111111u;
+        each = (each | each >> 3) & 0x03030303u;
+        each = (each | each >> 6) & 0x000F000Fu;
+        spread |= (each | each >> 12) << 24 >> (24 - 8 * b);
+    }
+    return spread;
+}
+
+static void arrange_q5_0(const uint8_t *block, uint8_t *arranged)
+{
+    const uint32_t fifths = spread_fifths(block + 2);
+    memcpy(arranged, block, 22);
+    memcpy(arranged + 2, &fifths, 4);
+}
 
 /* Groups 2r and 2r + 1 of a block are the low and the high nibbles of bytes 32 r to 32 r + 31. A
  * group's values i and i + 16 become the nibbles of one byte. Works on 8 bytes at a time. */
@@ -35,39 +61,48 @@ static void q4_k_head(const uint8_t *from, uint8_t *to)
     }
 }
 
+static void arrange_q4_k(const uint8_t *block, uint8_t *arranged)
+{
+    q4_k_head(block, arranged);
+    q4_k_codes(block + 16, arranged + 16);
+}
+
+static arrange_fn *const arrange[DGL_DTYPE_COUNT] = {
+    [DGL_Q5_0] = arrange_q5_0,
+    [DGL_Q4_K] = arrange_q4_k,
+};
+
 void repack_row(const struct weight_layout *layout, const void *src, uint64_t cols, uint32_t *dst)
 {
-    uint64_t words = 0, bytes = 0;
+    const struct dgl_dtype_traits *t = dgl_dtype_get(layout->dtype);
+    const uint64_t blocks = (cols + t->block - 1) / t->block, bytes = blocks * t->block_bytes;
+    const struct weight_plane *planes = layout->planes;
+    const uint8_t *block = src;
+    uint8_t arranged[MAX_BLOCK_BYTES], *to[WEIGHT_MAX_PLANES];
+    uint64_t words = 0;
     bool fits = weight_layout_stride(layout, cols, &words);
-    assert(fits);
+    assert(fits && words > 0);
     (void)fits;
-    if (layout->values == 0) {
+    dst[words - 1] = 0;
+    if (planes[0].bytes == 0) {
         /* The device reads words as little-endian, like the files. All supported hosts are
          * little-endian too. */
-        dgl_dtype_row_bytes(layout->dtype, cols, &bytes);
-        if (bytes % 4 != 0)
-            dst[bytes / 4] = 0;
         memcpy(dst, src, (size_t)bytes);
         return;
     }
-    uint64_t padded = (cols + WEIGHT_SPLIT_COLS - 1) / WEIGHT_SPLIT_COLS * WEIGHT_SPLIT_COLS;
-    const uint8_t *block = src;
-    uint8_t *codes = (uint8_t *)dst;
-    uint8_t *scales = codes + padded / layout->values * layout->code_bytes;
-    memset(dst, 0, (size_t)words * 4);
-    for (uint64_t first = 0; first < cols; first += layout->values, block += layout->bytes) {
-        uint64_t left = cols - first, size = layout->code_bytes;
-        /* One-byte codes end with the row. Padding of the last block in the file is not copied. */
-        if (size == layout->values && left < size)
-            size = left;
-        if (layout->dtype == DGL_Q4_K) {
-            q4_k_codes(block + layout->codes_at, codes);
-            q4_k_head(block + layout->scale_at, scales);
-        } else {
-            memcpy(codes, block + layout->codes_at, (size_t)size);
-            memcpy(scales, block + layout->scale_at, layout->scale_bytes);
+    memset(dst + (words - WEIGHT_SPLIT_BYTES / 4), 0, WEIGHT_SPLIT_BYTES);
+    to[0] = (uint8_t *)dst;
+    for (int p = 1; p < WEIGHT_MAX_PLANES; p++)
+        to[p] = to[p - 1] + blocks * planes[p - 1].bytes;
+    for (uint64_t b = 0; b < blocks; b++, block += t->block_bytes) {
+        const uint8_t *from = block;
+        if (arrange[layout->dtype]) {
+            arrange[layout->dtype](block, arranged);
+            from = arranged;
         }
-        codes += layout->code_bytes;
-        scales += layout->scale_bytes;
+        for (int p = 0; p < WEIGHT_MAX_PLANES; p++) {
+            memcpy(to[p], from + planes[p].at, planes[p].bytes);
+            to[p] += planes[p].bytes;
+        }
     }
 }

@@ -466,8 +466,8 @@ static bool splices_given(const struct kernel_judge *judge, const struct kernel 
 static bool is_asked_for(const struct op_rule *rule, const struct kernel *kernel, char why[512])
 {
     bool packed = kernel->layout[0] == '\0';
-    for (size_t i = 0; i < REF_TYPES && !packed; i++)
-        packed = weight_layout_find(ref_types[i], kernel->layout) != NULL;
+    for (size_t i = 0; i < ref_types() && !packed; i++)
+        packed = weight_layout_find(ref_type(i), kernel->layout) != NULL;
     if (!packed)
         snprintf(why, 512, "%.300s:%u: LAYOUT %s: no weights are packed so", kernel->path,
                  (unsigned)kernel_directive_line(kernel, "LAYOUT", kernel->layout), kernel->layout);

@@ -210,11 +210,7 @@ static bool settle_synth(struct problem *p, char why[512])
         goto done;
     }
     memcpy(m.packed, problem_buffer(p, "W")->after, 4 * s->rows * s->row_words);
-    ok = ref_matrix_decode_packed(&m);
-    if (!ok) {
-        snprintf(why, 512, "codes beyond the end of a row of W are not 0");
-        goto done;
-    }
+    ref_matrix_decode_packed(&m);
     for (size_t i = 0; i < (size_t)s->rows * s->cols; i++) {
         sum += m.values[i];
         squares += m.values[i] * m.values[i];

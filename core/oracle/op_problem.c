@@ -41,9 +41,9 @@ void op_load_fit(struct kernel_case *c, uint64_t binding_bytes)
 
 enum dgl_dtype op_weight_type(const struct kernel_request *request)
 {
-    for (size_t i = 0; i < REF_TYPES; i++)
-        if (request_is(request, "weight", dgl_dtype_get(ref_types[i])->name))
-            return ref_types[i];
+    for (size_t i = 0; i < ref_types(); i++)
+        if (request_is(request, "weight", dgl_dtype_get(ref_type(i))->name))
+            return ref_type(i);
     return DGL_DTYPE_COUNT;
 }
 

@@ -9,7 +9,7 @@
 #include "core/oracle/problem.h"
 
 #define OP_MAX_ATTRS  7
-#define OP_MAX_WORDS  12
+#define OP_MAX_WORDS  32
 #define OP_MAX_CONSTS 8
 
 struct op_attr {
@@ -74,8 +74,7 @@ extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_s
 
 /* clang-format breaks the braces of a macro into lines of their own. */
 /* clang-format off */
-#define OP_WEIGHTS                                                                                 \
-    {"weight", {"f32", "f16", "bf16", "q8_0", "q4_k", "q4_0", "q5_k", "q6_k", "mxfp4", "affine"}}
+#define OP_WEIGHTS {"weight", {KERNEL_WEIGHT_WORDS}}
 /* clang-format on */
 #define OP_SHAPES(table) .shapes = (table), .num_shapes = sizeof(table) / sizeof((table)[0])
 

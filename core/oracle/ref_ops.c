@@ -10,24 +10,6 @@
 #include "core/memory/repack.h"
 #include "core/oracle/ref_attn.h"
 
-const enum dgl_dtype ref_types[REF_TYPES] = {
-    DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0,  DGL_Q4_K,
-    DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4, DGL_AFFINE,
-};
-
-/* Offsets of a block's f16 fields (-1 if absent), and the range of their random values: 2^(low -
- * 15) and up. */
-struct block_fields {
-    enum dgl_dtype type;
-    int scale_at, scale_low, min_at, min_low;
-    bool negative; /* the scale may be */
-};
-static const struct block_fields block_fields[] = {
-    {DGL_Q8_0, 0, 3, -1, 0, true},   {DGL_Q4_0, 0, 7, -1, 0, true},
-    {DGL_Q4_K, 0, 1, 2, 4, false},   {DGL_Q5_K, 0, 1, 2, 5, false},
-    {DGL_Q6_K, 208, 1, -1, 0, true}, {DGL_MXFP4, -1, 0, -1, 0, false},
-};
-
 uint64_t ref_rand(uint64_t *seed)
 {
     uint64_t z = *seed += 0x9E3779B97F4A7C15u;
@@ -62,41 +44,6 @@ static void put16(uint8_t *dst, uint32_t value)
 static uint16_t get16(const uint8_t *src)
 {
     return (uint16_t)(src[0] | src[1] << 8);
-}
-
-static void random_row(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
-{
-    const struct block_fields *f = NULL; /* of the format, if it has blocks */
-    const bool affine = m->type == DGL_AFFINE;
-    for (size_t i = 0; i < sizeof(block_fields) / sizeof(block_fields[0]); i++)
-        if (block_fields[i].type == m->type)
-            f = &block_fields[i];
-    for (uint64_t i = 0; i < m->cols && (m->type == DGL_F32 || m->type == DGL_BF16); i++) {
-        float value = ref_rand_float(seed) * 0.1f;
-        if (m->type == DGL_F32)
-            memcpy(dst + 4 * i, &value, 4);
-        else
-            put16(dst + 2 * i, dgl_f32_bits(value) >> 16);
-    }
-    for (uint64_t i = 0; i < m->cols && m->type == DGL_F16; i++)
-        put16(dst + 2 * i, random_half(seed, 9, true));
-    for (size_t i = 0; i < (size_t)m->row_bytes && (f || affine); i++)
-        dst[i] = (uint8_t)(ref_rand(seed) >> 32);
-    /* 32 codes, then scale and minimum of each half of them. */
-    for (uint8_t *block = dst; affine && block < dst + m->row_bytes; block += 48)
-        for (int i = 0; i < 4; i++) {
-            float value = ref_rand_float(seed) * (i % 2 ? 0.1f : 0.002f);
-            memcpy(block + 32 + 4 * i, &value, 4);
-        }
-    const uint32_t bytes = dgl_dtype_get(m->type)->block_bytes;
-    for (uint8_t *block = dst; f && block < dst + m->row_bytes; block += bytes) {
-        if (f->scale_at >= 0)
-            put16(block + f->scale_at, random_half(seed, (uint32_t)f->scale_low, f->negative));
-        else
-            block[0] = (uint8_t)(118 + block[0] % 8); /* an exponent byte */
-        if (f->min_at >= 0)
-            put16(block + f->min_at, random_half(seed, (uint32_t)f->min_low, false));
-    }
 }
 
 /* Code i of a block of 32: byte j holds j in its low nibble, j + 16 in its high one. */
@@ -146,46 +93,141 @@ static double affine_value(const uint8_t *block, unsigned i)
     return (double)pair[0] * (int8_t)block[i] - (double)pair[1];
 }
 
-static double stored_value(const struct ref_matrix *m, const uint8_t *row, uint64_t k)
+static double f32_value(const uint8_t *block, unsigned i)
 {
     float value;
-    uint32_t bits;
-    const struct dgl_dtype_traits *traits = dgl_dtype_get(m->type);
-    const uint8_t *block = row + k / traits->block * traits->block_bytes;
-    unsigned i = (unsigned)(k % traits->block);
-    switch (m->type) {
-    case DGL_F32:
-        memcpy(&value, row + 4 * k, 4);
-        return value;
-    case DGL_F16:
-        return ref_half_value(get16(row + 2 * k));
-    case DGL_BF16:
-        bits = (uint32_t)get16(row + 2 * k) << 16;
-        memcpy(&value, &bits, 4);
-        return value;
-    case DGL_Q8_0:
-        return ref_half_value(get16(block)) * (int8_t)block[2 + i];
-    case DGL_Q4_0:
-        return ref_half_value(get16(block)) * ((int)nibble_of_32(block + 2, i) - 8);
-    case DGL_Q4_K:
-    case DGL_Q5_K:
-        return k_value(block, m->type == DGL_Q5_K, i);
-    case DGL_Q6_K:
-        return q6_k_value(block, i);
-    case DGL_MXFP4:
-        return mxfp4_value(block, i);
-    case DGL_AFFINE:
-        return affine_value(block, i);
-    default:
-        return NAN;
+    (void)i;
+    memcpy(&value, block, 4);
+    return (double)value;
+}
+
+static double f16_value(const uint8_t *block, unsigned i)
+{
+    (void)i;
+    return ref_half_value(get16(block));
+}
+
+static double bf16_value(const uint8_t *block, unsigned i)
+{
+    const uint32_t bits = (uint32_t)get16(block) << 16;
+    float value;
+    (void)i;
+    memcpy(&value, &bits, 4);
+    return (double)value;
+}
+
+static double q8_0_value(const uint8_t *block, unsigned i)
+{
+    return ref_half_value(get16(block)) * (int8_t)block[2 + i];
+}
+
+static double q4_0_value(const uint8_t *block, unsigned i)
+{
+    return ref_half_value(get16(block)) * ((int)nibble_of_32(block + 2, i) - 8);
+}
+
+/* Code i of 32: four bytes of fifth bits, then nibbles. */
+static unsigned five_of_32(const uint8_t *bytes, unsigned i)
+{
+    return nibble_of_32(bytes + 4, i) | ((unsigned)bytes[i / 8] >> i % 8 & 1u) << 4;
+}
+
+static double q5_0_value(const uint8_t *block, unsigned i)
+{
+    return ref_half_value(get16(block)) * ((int)five_of_32(block + 2, i) - 16);
+}
+
+static double q4_k_value(const uint8_t *block, unsigned i)
+{
+    return k_value(block, false, i);
+}
+
+static double q5_k_value(const uint8_t *block, unsigned i)
+{
+    return k_value(block, true, i);
+}
+
+/* A f16 field of a block, and the range of its random values: 2^(low - 15) and up. If `low` is 0
+ * there is no such field. */
+struct half_field {
+    uint8_t at, low;
+    bool negative; /* may be negative */
+};
+
+/* One row per format. */
+static const struct format {
+    enum dgl_dtype type;
+    double (*value)(const uint8_t *block, unsigned i); /* value i of a block of the file */
+    struct half_field scale, min;
+} formats[] = {
+    {DGL_F32, f32_value, {0}, {0}},
+    {DGL_F16, f16_value, {0, 9, true}, {0}},
+    {DGL_BF16, bf16_value, {0}, {0}},
+    {DGL_Q8_0, q8_0_value, {0, 3, true}, {0}},
+    {DGL_Q4_K, q4_k_value, {0, 1, false}, {2, 4, false}},
+    {DGL_Q4_0, q4_0_value, {0, 7, true}, {0}},
+    {DGL_Q5_0, q5_0_value, {0, 6, true}, {0}},
+    {DGL_Q5_K, q5_k_value, {0, 1, false}, {2, 5, false}},
+    {DGL_Q6_K, q6_k_value, {208, 1, true}, {0}},
+    {DGL_MXFP4, mxfp4_value, {0}, {0}},
+    {DGL_AFFINE, affine_value, {0}, {0}},
+};
+
+size_t ref_types(void)
+{
+    return sizeof(formats) / sizeof(formats[0]);
+}
+
+enum dgl_dtype ref_type(size_t i)
+{
+    return formats[i].type;
+}
+
+static const struct format *find_format(enum dgl_dtype type)
+{
+    size_t i = 0;
+    while (i < ref_types() && formats[i].type != type)
+        i++;
+    return i < ref_types() ? &formats[i] : NULL;
+}
+
+static void random_row(const struct ref_matrix *m, const struct format *f, uint8_t *dst,
+                       uint64_t *seed)
+{
+    const uint32_t bytes = dgl_dtype_get(m->type)->block_bytes;
+    for (size_t i = 0; i < (size_t)m->row_bytes; i++)
+        dst[i] = (uint8_t)(ref_rand(seed) >> 32);
+    for (uint8_t *block = dst; block < dst + m->row_bytes; block += bytes) {
+        const float value = ref_rand_float(seed) * 0.1f;
+        if (m->type == DGL_F32)
+            memcpy(block, &value, 4);
+        else if (m->type == DGL_BF16)
+            put16(block, dgl_f32_bits(value) >> 16);
+        else if (m->type == DGL_MXFP4)
+            block[0] = (uint8_t)(118 + block[0] % 8); /* an exponent byte */
+        /* 32 codes, then scale and minimum of each half of them. */
+        for (int i = 0; i < 4 && m->type == DGL_AFFINE; i++) {
+            const float field = ref_rand_float(seed) * (i % 2 ? 0.1f : 0.002f);
+            memcpy(block + 32 + 4 * i, &field, 4);
+        }
+        if (f->scale.low > 0)
+            put16(block + f->scale.at, random_half(seed, f->scale.low, f->scale.negative));
+        if (f->min.low > 0)
+            put16(block + f->min.at, random_half(seed, f->min.low, f->min.negative));
     }
+}
+
+static void set_values(struct ref_matrix *m, const struct format *f, uint64_t r)
+{
+    const struct dgl_dtype_traits *t = dgl_dtype_get(m->type);
+    for (uint64_t k = 0; k < m->cols; k++)
+        m->values[r * m->cols + k] = f->value(
+            m->stored + r * m->row_bytes + k / t->block * t->block_bytes, (unsigned)(k % t->block));
 }
 
 const char *ref_layout(enum dgl_dtype type)
 {
-    bool split = type == DGL_Q8_0 || type == DGL_Q4_0 || type == DGL_Q4_K || type == DGL_Q6_K ||
-                 type == DGL_MXFP4;
-    return split ? "split" : "native";
+    return weight_layout_find(type, "split") ? "split" : "native";
 }
 
 bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layout_name,
@@ -193,8 +235,9 @@ bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layo
 {
     const struct weight_layout *layout =
         weight_layout_find(type, layout_name ? layout_name : ref_layout(type));
+    const struct format *format = find_format(type);
     *m = (struct ref_matrix){.type = type, .rows = rows, .cols = cols};
-    if (!layout || !dgl_dtype_row_bytes(type, cols, &m->row_bytes) ||
+    if (!layout || !format || !dgl_dtype_row_bytes(type, cols, &m->row_bytes) ||
         !weight_layout_stride(layout, cols, &m->row_words))
         return false;
     m->stored = dgl_calloc(rows, m->row_bytes);
@@ -205,10 +248,9 @@ bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layo
         ref_matrix_finish(m);
     for (uint64_t r = 0; r < rows && ok; r++) {
         uint8_t *row = m->stored + r * m->row_bytes;
-        random_row(m, row, &seed);
+        random_row(m, format, row, &seed);
         repack_row(layout, row, cols, m->packed + r * m->row_words);
-        for (uint64_t k = 0; k < cols; k++)
-            m->values[r * cols + k] = stored_value(m, row, k);
+        set_values(m, format, r);
     }
     return ok;
 }
@@ -236,51 +278,32 @@ static void join_q4_k(const uint8_t *codes, const uint8_t *head, uint8_t *block)
     }
 }
 
-/* Converts `split` back to blocks. A split row has all codes, then all scales, and is padded to 256
- * columns. Returns false if codes after the row's end are not zero. */
-static bool join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_t *row)
+/* Converts a row of planes back to blocks. */
+static void join_planes(const struct ref_matrix *m, const struct weight_plane *planes,
+                        const uint8_t *packed, uint8_t *row)
 {
-    const struct dgl_dtype_traits *t = dgl_dtype_get(m->type);
-    size_t scale = m->type == DGL_MXFP4 ? 1 : m->type == DGL_Q4_K ? 16 : 2;
-    size_t codes = t->block_bytes - scale;
-    size_t blocks = (size_t)(m->cols + 255) / 256 * (256 / t->block);
-    const uint8_t *scales = packed + blocks * codes;
-    for (size_t b = 0; b < blocks; b++, packed += codes, scales += scale) {
-        if (b * t->block >= m->cols) {
-            for (size_t i = 0; i < codes; i++)
-                if (packed[i] != 0)
-                    return false;
-            continue;
-        }
-        for (size_t i = m->cols - b * t->block; i < codes && m->type == DGL_Q8_0; i++)
-            if (packed[i] != 0)
-                return false;
-        bool front = m->type != DGL_Q6_K; /* of the block: its scale */
-        if (m->type == DGL_Q4_K) {
-            join_q4_k(packed, scales, row);
-        } else {
-            memcpy(row, front ? scales : packed, front ? scale : codes);
-            memcpy(row + (front ? scale : codes), front ? packed : scales, front ? codes : scale);
-        }
-        row += t->block_bytes;
-    }
-    return true;
+    const uint32_t bytes = dgl_dtype_get(m->type)->block_bytes;
+    const uint64_t blocks = m->row_bytes / bytes;
+    const uint8_t *second = packed + blocks * planes[0].bytes;
+    for (uint64_t b = 0; b < blocks && m->type == DGL_Q4_K; b++)
+        join_q4_k(packed + b * 128, second + b * 16, row + b * bytes);
+    for (int p = 0; p < WEIGHT_MAX_PLANES && m->type != DGL_Q4_K; p++)
+        for (uint64_t b = 0; b < blocks; b++, packed += planes[p].bytes)
+            memcpy(row + b * bytes + planes[p].at, packed, planes[p].bytes);
 }
 
-bool ref_matrix_decode_packed(struct ref_matrix *m)
+void ref_matrix_decode_packed(struct ref_matrix *m)
 {
+    const struct weight_layout *layout = weight_layout_find(m->type, ref_layout(m->type));
     for (uint64_t r = 0; r < m->rows; r++) {
         const uint8_t *packed = (const uint8_t *)(m->packed + r * m->row_words);
         uint8_t *row = m->stored + r * m->row_bytes;
-        if (strcmp(ref_layout(m->type), "split") == 0) {
-            if (!join_split(m, packed, row))
-                return false;
-        } else
+        if (layout->planes[0].bytes > 0)
+            join_planes(m, layout->planes, packed, row);
+        else
             memcpy(row, packed, (size_t)m->row_bytes);
-        for (uint64_t k = 0; k < m->cols; k++)
-            m->values[r * m->cols + k] = stored_value(m, row, k);
+        set_values(m, find_format(m->type), r);
     }
-    return true;
 }
 
 void ref_matrix_finish(struct ref_matrix *m)

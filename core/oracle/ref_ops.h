@@ -11,9 +11,10 @@
 
 #include "loader/quant/dtype.h"
 
-/* Every format that weights may have on the device. */
-#define REF_TYPES 10
-extern const enum dgl_dtype ref_types[REF_TYPES];
+/* Every format that weights may have on the device: their number, and the i-th. */
+#define REF_MOST_TYPES 32
+size_t ref_types(void);
+enum dgl_dtype ref_type(size_t i);
 
 /* A random matrix [rows, cols]: its exact values, and its rows as the file stores them and as
  * kernels read them. */
@@ -31,9 +32,9 @@ const char *ref_layout(enum dgl_dtype type);
  * false if memory runs out or the format has no such layout. */
 bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layout, uint64_t rows,
                      uint64_t cols, uint64_t seed);
-/* Sets `values` from `packed`, which the caller filled in the usual layout. Returns false if codes
- * after the row's end are not zero. */
-bool ref_matrix_decode_packed(struct ref_matrix *m);
+/* Sets `values` from `packed`, which the caller filled in the usual layout. The format must be one
+ * of operation synth. */
+void ref_matrix_decode_packed(struct ref_matrix *m);
 void ref_matrix_finish(struct ref_matrix *m);
 
 /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]; y may be x */

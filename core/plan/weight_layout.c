@@ -5,13 +5,20 @@
 
 #include "core/base/checked.h"
 
+/* One row per format and layout. */
 static const struct weight_layout layouts[] = {
-    {.dtype = DGL_F32, .name = "native"},          {.dtype = DGL_F16, .name = "native"},
-    {.dtype = DGL_BF16, .name = "native"},         {.dtype = DGL_Q4_K, .name = "native"},
-    {.dtype = DGL_Q5_K, .name = "native"},         {.dtype = DGL_AFFINE, .name = "native"},
-    {DGL_Q8_0, "split", 32, 34, 2, 32, 0, 2},      {DGL_Q4_0, "split", 32, 18, 2, 16, 0, 2},
-    {DGL_MXFP4, "split", 32, 17, 1, 16, 0, 1},     {DGL_Q6_K, "split", 256, 210, 0, 208, 208, 2},
-    {DGL_Q4_K, "split", 256, 144, 16, 128, 0, 16},
+    {DGL_F32, "native", {{0}}},
+    {DGL_F16, "native", {{0}}},
+    {DGL_BF16, "native", {{0}}},
+    {DGL_Q4_K, "native", {{0}}},
+    {DGL_Q5_K, "native", {{0}}},
+    {DGL_AFFINE, "native", {{0}}},
+    {DGL_Q4_0, "split", {{2, 16}, {0, 2}}},
+    {DGL_Q5_0, "split", {{6, 16}, {2, 4}, {0, 2}}},
+    {DGL_Q8_0, "split", {{2, 32}, {0, 2}}},
+    {DGL_MXFP4, "split", {{1, 16}, {0, 1}}},
+    {DGL_Q4_K, "split", {{16, 128}, {0, 16}}},
+    {DGL_Q6_K, "split", {{0, 208}, {208, 2}}},
 };
 
 const struct weight_layout *weight_layout_find(enum dgl_dtype dtype, const char *name)
@@ -24,16 +31,16 @@ const struct weight_layout *weight_layout_find(enum dgl_dtype dtype, const char 
 
 bool weight_layout_stride(const struct weight_layout *layout, uint64_t cols, uint64_t *words)
 {
-    uint64_t bytes, padded;
-    if (layout->values == 0) {
-        if (!dgl_dtype_row_bytes(layout->dtype, cols, &bytes))
-            return false;
-        *words = dgl_div_up_u64(bytes, 4);
-        return true;
+    const uint64_t unit = layout->planes[0].bytes ? WEIGHT_SPLIT_BYTES : 4;
+    const struct dgl_dtype_traits *t = dgl_dtype_get(layout->dtype);
+    uint64_t bytes = t->block_bytes;
+    if (layout->planes[0].bytes) {
+        bytes = 0;
+        for (int i = 0; i < WEIGHT_MAX_PLANES; i++)
+            bytes += layout->planes[i].bytes;
     }
-    if (!dgl_align_u64(cols, WEIGHT_SPLIT_COLS, &padded) ||
-        !dgl_mul_u64(padded / layout->values, layout->bytes, &bytes) ||
-        !dgl_align_u64(bytes, WEIGHT_SPLIT_BYTES, &bytes))
+    if (!dgl_mul_u64(dgl_div_up_u64(cols, t->block), bytes, &bytes) ||
+        !dgl_align_u64(bytes, unit, &bytes))
         return false;
     *words = bytes / 4;
     return true;

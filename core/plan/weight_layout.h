@@ -8,17 +8,21 @@
 
 #include "loader/quant/dtype.h"
 
-/* Rows of a split layout are whole groups of 256 columns and of 16 bytes, so that kernels read four
- * words at a time. */
-enum { WEIGHT_SPLIT_COLS = 256, WEIGHT_SPLIT_BYTES = 16 };
+/* Rows of a split layout are whole groups of 16 bytes, so that kernels read four words at a
+ * time. */
+enum { WEIGHT_SPLIT_BYTES = 16, WEIGHT_MAX_PLANES = 4 };
+
+/* A field of all blocks of a row, one block's after the other. */
+struct weight_plane {
+    uint8_t at, bytes; /* in a block; 0 bytes: no plane */
+};
 
 struct weight_layout {
     enum dgl_dtype dtype;
     const char *name; /* the word of a kernel's LAYOUT */
-    /* Layout "split": values and bytes of a block in the file, and the offsets of codes and scale
-     * in it. q4_k blocks are packed anew (docs/operations.md). If `values` is 0, rows keep the
-     * order of the file. */
-    uint32_t values, bytes, codes_at, code_bytes, scale_at, scale_bytes;
+    /* The planes of a row, in their order. None if rows keep the order of the file. Some formats'
+     * blocks are rearranged first: core/memory/repack.c. */
+    struct weight_plane planes[WEIGHT_MAX_PLANES];
 };
 
 /* Returns NULL if the layout does not support weights of that type. The result is static. */

@@ -182,9 +182,32 @@ done:
     return status;
 }
 
+/* Adds a word to the WHEN line that is being parsed, and its flag KEY_word. */
+static enum dgl_status add_when_word(struct kernel_parser *p, struct kernel_when *when,
+                                     struct dgl_str part)
+{
+    struct kernel *k = p->kernel;
+    char word[sizeof(k->flags->word)];
+    enum dgl_status status;
+    TRY(check_cap(p, k->num_flags, KERNEL_MAX_FLAGS));
+    TRY(copy_plain(p, part, word, sizeof(word)));
+    TRY(append_word(p, word, when->words, sizeof(when->words)));
+    struct kernel_flag *flag = &k->flags[k->num_flags];
+    size_t len = 0;
+    for (const char *c = when->key; *c; c++)
+        flag->name[len++] = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+    snprintf(flag->name + len, sizeof(flag->name) - len, "_%s", word);
+    memcpy(flag->word, word, sizeof(word));
+    flag->when = k->num_when;
+    k->num_flags++;
+done:
+    return status;
+}
+
 /* WHEN key word word ...: each word becomes the flag KEY_word. */
 static enum dgl_status parse_when(struct kernel_parser *p)
 {
+    static const char *const weights[] = {KERNEL_WEIGHT_WORDS};
     struct kernel *k = p->kernel;
     struct kernel_when *when = &k->when[k->num_when];
     enum dgl_status status;
@@ -195,18 +218,9 @@ static enum dgl_status parse_when(struct kernel_parser *p)
             return kernel_parser_fail(p, "WHEN: the key %s is given twice", when->key);
     struct dgl_str part;
     while (kernel_word_next(&p->rest, &part)) {
-        char word[sizeof(k->flags->word)];
-        TRY(check_cap(p, k->num_flags, KERNEL_MAX_FLAGS));
-        TRY(copy_plain(p, part, word, sizeof(word)));
-        TRY(append_word(p, word, when->words, sizeof(when->words)));
-        struct kernel_flag *flag = &k->flags[k->num_flags];
-        size_t len = 0;
-        for (const char *c = when->key; *c; c++)
-            flag->name[len++] = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
-        snprintf(flag->name + len, sizeof(flag->name) - len, "_%s", word);
-        memcpy(flag->word, word, sizeof(word));
-        flag->when = k->num_when;
-        k->num_flags++;
+        const bool any = strcmp(when->key, "weight") == 0 && dgl_str_eq(part, "any");
+        for (size_t i = 0; i < (any ? sizeof(weights) / sizeof(weights[0]) : 1); i++)
+            TRY(add_when_word(p, when, any ? dgl_str_of(weights[i]) : part));
     }
     if (!when->words[0])
         return kernel_parser_fail(p, "WHEN: a word that %s may be is missing", when->key);

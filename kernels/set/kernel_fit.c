@@ -173,11 +173,11 @@ static bool eval(struct attempt *a, const char *directive, uint32_t line,
     return refuse(a, "%s cannot be evaluated: %s%s", directive, bad, a->values.text);
 }
 
-/* The usual packing of a weight format (docs/operations.md). Blocks whose bytes do not fill words
- * are split into codes and scales; all other formats stay native. */
+/* The usual packing of a weight format (docs/operations.md). Blocks are split into planes, unless
+ * all of their fields are words at the places where kernels want them. */
 const char *kernel_layout_default(const char *weight)
 {
-    return kernel_word_in("q4_k q8_0 q4_0 q6_k mxfp4", weight) ? "split" : "native";
+    return kernel_word_in("none f32 f16 bf16 q5_k affine", weight) ? "native" : "split";
 }
 
 const char *kernel_layout(const struct kernel *kernel, const char *weight)

@@ -43,32 +43,32 @@ static void an_odd_row_is_rounded_up_to_words(void **state)
     assert_int_equal(dst[1], 0x3333u);
 }
 
-static void split_strides_round_up_to_256_columns(void **state)
+static void split_strides_round_up_to_blocks_and_16_bytes(void **state)
 {
     (void)state;
     check_stride(DGL_Q8_0, "split", 256, 68);
-    check_stride(DGL_Q8_0, "split", 4, 68);
-    check_stride(DGL_Q8_0, "split", 1152, 340);
+    check_stride(DGL_Q8_0, "split", 4, 12); /* 8.5, rounded up to 16 bytes */
+    check_stride(DGL_Q8_0, "split", 1152, 308);
     check_stride(DGL_Q8_0, "split", 2048, 544);
     check_stride(DGL_Q4_0, "split", 256, 36);
-    check_stride(DGL_Q4_0, "split", 1152, 180);
-    check_stride(DGL_MXFP4, "split", 256, 36); /* 34, rounded up to 16 bytes */
+    check_stride(DGL_Q4_0, "split", 1152, 164);
+    check_stride(DGL_Q5_0, "split", 1152, 200);
+    check_stride(DGL_Q5_0, "split", 576, 100);
+    check_stride(DGL_MXFP4, "split", 256, 36); /* 34, likewise */
     check_stride(DGL_MXFP4, "split", 512, 68);
-    check_stride(DGL_MXFP4, "split", 2880, 408);
+    check_stride(DGL_MXFP4, "split", 2880, 384);
     check_stride(DGL_Q6_K, "split", 256, 56); /* 52.5, likewise */
     check_stride(DGL_Q6_K, "split", 2048, 420);
     check_stride(DGL_Q4_K, "split", 260, 72);
     check_stride(DGL_Q5_K, "native", 1152, 220);
 }
 
-/* Kernels find the scales of a row from its stride alone. */
+/* Kernels find the d of a row from its stride alone. */
 static void strides_tell_how_many_blocks_there_are(void **state)
 {
     (void)state;
     for (uint64_t blocks = 1; blocks <= 1024; blocks++) {
         uint64_t words = 0;
-        assert_true(weight_layout_stride(layout(DGL_MXFP4, "split"), 256 * blocks, &words));
-        assert_int_equal(words / 34, blocks);
         assert_true(weight_layout_stride(layout(DGL_Q6_K, "split"), 256 * blocks, &words));
         assert_int_equal(words * 2 / 105, blocks);
     }
@@ -113,39 +113,50 @@ struct split_row {
     const char *name;
     enum dgl_dtype type;
     uint32_t cols;
-    size_t code_bytes, scale_at, scale_bytes; /* in a block of the file */
+    uint32_t planes[3][2]; /* offset in a block of the file, bytes */
 };
 static const struct split_row split_rows[] = {
-    {"q8_0 of 100", DGL_Q8_0, 100, 32, 0, 2},  {"q8_0 of 1152", DGL_Q8_0, 1152, 32, 0, 2},
-    {"q4_0 of 36", DGL_Q4_0, 36, 16, 0, 2},    {"q4_0 of 1152", DGL_Q4_0, 1152, 16, 0, 2},
-    {"mxfp4 of 32", DGL_MXFP4, 32, 16, 0, 1},  {"mxfp4 of 2880", DGL_MXFP4, 2880, 16, 0, 1},
-    {"q6_k of 80", DGL_Q6_K, 80, 208, 208, 2}, {"q6_k of 1152", DGL_Q6_K, 1152, 208, 208, 2},
+    {"q8_0 of 100", DGL_Q8_0, 100, {{2, 32}, {0, 2}}},
+    {"q8_0 of 1152", DGL_Q8_0, 1152, {{2, 32}, {0, 2}}},
+    {"q4_0 of 36", DGL_Q4_0, 36, {{2, 16}, {0, 2}}},
+    {"q4_0 of 1152", DGL_Q4_0, 1152, {{2, 16}, {0, 2}}},
+    {"q5_0 of 100", DGL_Q5_0, 100, {{6, 16}, {2, 4}, {0, 2}}},
+    {"q5_0 of 1152", DGL_Q5_0, 1152, {{6, 16}, {2, 4}, {0, 2}}},
+    {"mxfp4 of 32", DGL_MXFP4, 32, {{1, 16}, {0, 1}}},
+    {"mxfp4 of 2880", DGL_MXFP4, 2880, {{1, 16}, {0, 1}}},
+    {"q6_k of 80", DGL_Q6_K, 80, {{0, 208}, {208, 2}}},
+    {"q6_k of 1152", DGL_Q6_K, 1152, {{0, 208}, {208, 2}}},
 };
 
-/* All codes, all scales, zeros for the columns up to the next 256 and up to 16 bytes, and no
- * further bytes. */
-static void split_takes_the_scales_out_of_the_blocks(void **state)
+/* The fifth bits of q5_0 and q5_1: bit 4 w + b becomes bit 8 b + w. */
+static void spread_fifths(uint8_t bits[4])
+{
+    uint8_t to[4] = {0};
+    for (unsigned w = 0; w < 8; w++)
+        for (unsigned b = 0; b < 4; b++)
+            to[b] = (uint8_t)(to[b] | (bits[(4 * w + b) / 8] >> (4 * w + b) % 8 & 1) << w);
+    memcpy(bits, to, 4);
+}
+
+/* One field of all blocks after the other, zeros up to 16 bytes, and no further bytes. */
+static void split_takes_the_fields_out_of_the_blocks(void **state)
 {
     const struct split_row *row = *state;
     const struct dgl_dtype_traits *t = dgl_dtype_get(row->type);
-    uint8_t src[4096], want[4096] = {0};
+    uint8_t src[4096], want[4096] = {0}, *to = want;
     uint32_t dst[1025];
     uint64_t words = 0, seed = row->cols;
-    size_t blocks = (row->cols + 255u) / 256u * (256u / t->block);
+    const size_t blocks = (row->cols + t->block - 1) / t->block;
     assert_true(weight_layout_stride(layout(row->type, "split"), row->cols, &words));
     assert_true(words <= 1024);
     for (size_t i = 0; i < sizeof(src); i++)
         src[i] = (uint8_t)(test_rand(&seed) >> 32);
-    for (size_t b = 0; b * t->block < row->cols; b++) {
-        const uint8_t *block = src + b * t->block_bytes;
-        size_t left = row->cols - b * t->block, codes = row->code_bytes;
-        if (row->type == DGL_Q8_0 && left < codes)
-            codes = left; /* a byte per column */
-        memcpy(want + b * row->code_bytes, block + (row->scale_at == 0 ? row->scale_bytes : 0),
-               codes);
-        memcpy(want + blocks * row->code_bytes + b * row->scale_bytes, block + row->scale_at,
-               row->scale_bytes);
-    }
+    for (int p = 0; p < 3; p++)
+        for (size_t b = 0; b < blocks; b++, to += row->planes[p][1]) {
+            memcpy(to, src + b * t->block_bytes + row->planes[p][0], row->planes[p][1]);
+            if (row->planes[p][1] == 4)
+                spread_fifths(to);
+        }
     memset(dst, 0xEE, sizeof(dst));
     repack_row(layout(row->type, "split"), src, row->cols, dst);
     assert_memory_equal(dst, want, 4 * words);
@@ -194,13 +205,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(native_strides_are_the_file_rows),
         cmocka_unit_test(an_odd_row_is_rounded_up_to_words),
-        cmocka_unit_test(split_strides_round_up_to_256_columns),
+        cmocka_unit_test(split_strides_round_up_to_blocks_and_16_bytes),
         cmocka_unit_test(strides_tell_how_many_blocks_there_are),
         cmocka_unit_test(strides_that_overflow_are_refused),
         cmocka_unit_test(pairs_without_a_layout_are_refused),
         cmocka_unit_test(native_rows_are_copied),
         cmocka_unit_test(split_q4_k_has_scales_and_codes_by_group),
     };
-    int failed = test_run_table("split", split_takes_the_scales_out_of_the_blocks, split_rows);
+    int failed = test_run_table("split", split_takes_the_fields_out_of_the_blocks, split_rows);
     return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

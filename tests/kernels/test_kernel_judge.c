@@ -393,7 +393,7 @@ static void large_uses_are_judged_by_few_rows(void **state)
 /* Also in quick mode, in which few cases have each type of weights. */
 static void every_lib_that_is_given_is_tried(void **state)
 {
-    static const char *const types[] = {"f32", "q8_0", "q6_k", "mxfp4", "affine"};
+    static const char *const types[] = {"f32", "q8_0", "q6_k", "mxfp4", "q5_0"};
     static const char *const dirs[] = {"mine"};
     (void)state;
     if (!dev)

@@ -29,6 +29,8 @@ static const struct embed_row embed_rows[] = {
     {"embed_q4_k_h2048_bands", DGL_Q4_K, 65, 2048, 0, 0, 2, 64},
     {"embed_q4_0_h36", DGL_Q4_0, 64, 36, 0, 5, 3, 0},
     {"embed_q4_0_h1152_bands", DGL_Q4_0, 65, 1152, 4, 0, 2, 64},
+    {"embed_q5_0_h36", DGL_Q5_0, 64, 36, 0, 5, 3, 0},
+    {"embed_q5_0_h1152_bands", DGL_Q5_0, 65, 1152, 4, 0, 2, 64},
     {"embed_q5_k_h260", DGL_Q5_K, 40, 260, 4, 9, 16, 7},
     {"embed_q6_k_h96", DGL_Q6_K, 40, 96, 0, 9, 5, 0},
     {"embed_q6_k_h1152_bands", DGL_Q6_K, 65, 1152, 0, 0, 2, 64},

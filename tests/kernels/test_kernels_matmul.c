@@ -39,7 +39,7 @@ static const struct shape shapes[] = {
     {"decode", "norm", "store", .k = 256, .n = 1000, .tokens = 7, .x_last = true, .bands = 3,
      .formats = "f16 q4_k"},
     {"decode", "none", "add", .k = 768, .n = 130, .tokens = 1,
-     .formats = "q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine"},
+     .formats = "q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine q5_0"},
     {"decode", "none", "add", .k = 256, .n = 64, .tokens = 1, .formats = "q4_k"},
     {"decode", "none", "store", .k = 96, .n = 33, .tokens = 1, .formats = SOME},
     {"decode", "none", "store", .k = 1152, .n = 257, .tokens = 1, .bands = 2},
@@ -62,7 +62,7 @@ static const struct shape shapes[] = {
      .formats = "q8_0 q4_k"},
     {"prefill", "none", "store", .k = 260, .n = 257, .tokens = 64, .bands = 2, .formats = "q4_k"},
     {"prefill", "none", "add", .k = 768, .n = 132, .tokens = 9,
-     .formats = "q4_k q6_k mxfp4 affine"},
+     .formats = "q4_k q6_k mxfp4 affine q5_0"},
     {"prefill", "none", "store", .k = 1152, .n = 257, .tokens = 7},
     {"prefill", "none", "glu", .k = 2048, .n = 1000, .tokens = 3, .bands = 2, .formats = SOME},
     {"prefill", "none", "store", .k = 260, .n = 67, .tokens = 2, .x_pad = 4},
@@ -152,24 +152,24 @@ static void products_agree_with_doubles(void **state)
 
 /* ---- names ------------------------------------------------------------------------------- */
 
-static char names[NUM_SHAPES * REF_TYPES][96];
-static struct row rows[NUM_SHAPES * REF_TYPES];
+static char names[NUM_SHAPES * REF_MOST_TYPES][96];
+static struct row rows[NUM_SHAPES * REF_MOST_TYPES];
 
 /* Fills `rows` and returns their number. If `only_k` is not 0, only rows of that K, for the
  * smallest device that GLES 3.1 allows. */
 static size_t name_rows(uint32_t only_k)
 {
     size_t count = 0;
-    for (size_t i = 0; i < NUM_SHAPES * REF_TYPES; i++) {
-        const struct shape *s = &shapes[i / REF_TYPES];
-        const char *format = dgl_dtype_get(ref_types[i % REF_TYPES])->name;
+    for (size_t i = 0; i < NUM_SHAPES * ref_types(); i++) {
+        const struct shape *s = &shapes[i / ref_types()];
+        const char *format = dgl_dtype_get(ref_type(i % ref_types()))->name;
         if ((s->formats && !kernel_word_in(s->formats, format)) ||
             (only_k && (s->k != only_k || joins(s))))
             continue;
         snprintf(names[count], sizeof(names[0]), "%s%s_%s_%s_%s%s%s%s_k%u_n%u_t%u",
                  only_k ? "floor_" : "", s->phase, format, s->pre, s->post, s->act ? "_gelu" : "",
                  s->bias ? "_bias" : "", s->scaled ? "_scaled" : "", s->k, s->n, s->tokens);
-        rows[count] = (struct row){names[count], *s, ref_types[i % REF_TYPES]};
+        rows[count] = (struct row){names[count], *s, ref_type(i % ref_types())};
         count++;
     }
     return count;
@@ -187,12 +187,12 @@ static void the_smallest_device_runs_every_product(void **state)
     };
     struct kernel_set *set = loaded_set(NULL);
     (void)state;
-    for (size_t i = 0; i < REF_TYPES * 3 * 4; i++) {
+    for (size_t i = 0; i < ref_types() * 3 * 4; i++) {
         const char *phase = kinds[i % 3][0], *pre = kinds[i % 3][1], *post = posts[i / 3 % 4];
         struct kernel_choice choice;
         struct kernel_request request = {
             .op = "matmul",
-            .attrs = {{"weight", dgl_dtype_get(ref_types[i / 12])->name},
+            .attrs = {{"weight", dgl_dtype_get(ref_type(i / 12))->name},
                       {"phase", phase},
                       {"pre", pre},
                       {"post", post},
@@ -217,7 +217,7 @@ static const struct shape tuned_shapes[] = {
     {"decode", "none", "glu", .k = 1152, .n = 258, .tokens = 1, .bands = 2,
      .formats = "q4_k mxfp4"},
     {"decode", "norm", "add", .k = 1088, .n = 600, .tokens = 1,
-     .formats = SOME " q4_0 affine q6_k"},
+     .formats = SOME " q4_0 affine q5_0 q6_k"},
 };
 
 /* One subgroup or many, one row at a time or four, one pass or several, few groups or many. Only
@@ -236,8 +236,8 @@ static void sums_do_not_depend_on_tunables(void **state)
     if (!bench)
         SKIP("no GLES device");
     struct kernel_bench *tuned = checked(kernel_bench_create(false));
-    for (size_t i = 0; i < sizeof(tuned_shapes) / sizeof(tuned_shapes[0]) * REF_TYPES; i++) {
-        struct row row = {"tuned", tuned_shapes[i / REF_TYPES], ref_types[i % REF_TYPES]};
+    for (size_t i = 0; i < sizeof(tuned_shapes) / sizeof(tuned_shapes[0]) * ref_types(); i++) {
+        struct row row = {"tuned", tuned_shapes[i / ref_types()], ref_type(i % ref_types())};
         struct kernel_case c;
         if (!kernel_word_in(row.shape.formats, dgl_dtype_get(row.weight)->name))
             continue;

@@ -26,7 +26,7 @@ static const struct shape shapes[] = {
     {"decode", "glu", "silu", "none", .k = 64, .n = 224, .experts = 8, .top_k = 2, .tokens = 1,
      .x_pad = 4, .formats = "f32 bf16 q4_k mxfp4"},
     {"decode", "glu", "swiglu_clamp", "row", .k = 96, .n = 34, .experts = 5, .top_k = 5,
-     .tokens = 1, .cuts = {36, 102}, .y_pad = 3, .formats = "bf16 q8_0 q6_k mxfp4 affine"},
+     .tokens = 1, .cuts = {36, 102}, .y_pad = 3, .formats = "bf16 q8_0 q6_k mxfp4 affine q5_0"},
     {"decode", "glu", "silu", "row", .k = 260, .n = 130, .experts = 3, .top_k = 2, .tokens = 1,
      .cuts = {130}, .formats = "f32 q4_k q5_k q4_0"},
     {"decode", "glu", "silu", "none", .k = 2056, .n = 18, .experts = 4, .top_k = 2, .tokens = 1,
@@ -34,11 +34,11 @@ static const struct shape shapes[] = {
     {"decode", "combine", "none", "none", .k = 112, .n = 64, .experts = 8, .top_k = 2, .tokens = 1,
      .formats = "f32 f16 bf16 q4_0"},
     {"decode", "combine", "none", "row", .k = 68, .n = 97, .experts = 5, .top_k = 4, .tokens = 1,
-     .cuts = {50, 291}, .x_pad = 8, .y_pad = 4, .formats = "f32 bf16 q8_0 mxfp4 affine"},
+     .cuts = {50, 291}, .x_pad = 8, .y_pad = 4, .formats = "f32 bf16 q8_0 mxfp4 affine q5_0"},
     {"decode", "combine", "none", "none", .k = 512, .n = 70, .experts = 6, .top_k = 4, .tokens = 1,
      .cuts = {256}, .formats = "q4_k q6_k"},
     {"decode", "combine", "none", "none", .k = 768, .n = 256, .experts = 6, .top_k = 6, .tokens = 1,
-     .formats = "bf16 q5_k affine"},
+     .formats = "bf16 q5_k affine q5_0"},
     {"decode", "combine", "none", "row", .k = 4352, .n = 20, .experts = 3, .top_k = 2, .tokens = 1,
      .formats = "f16 q4_k mxfp4"},
     {"prefill", "glu", "silu", "none", .k = 4, .n = 2, .experts = 1, .top_k = 1, .tokens = 1,
@@ -46,13 +46,13 @@ static const struct shape shapes[] = {
     {"prefill", "glu", "silu", "none", .k = 64, .n = 224, .experts = 8, .top_k = 2, .tokens = 7,
      .x_pad = 4, .formats = "f32 bf16 q6_k"},
     {"prefill", "glu", "swiglu_clamp", "row", .k = 96, .n = 34, .experts = 5, .top_k = 5,
-     .tokens = 33, .cuts = {36, 102}, .y_pad = 3, .formats = "bf16 q8_0 mxfp4 affine"},
+     .tokens = 33, .cuts = {36, 102}, .y_pad = 3, .formats = "bf16 q8_0 mxfp4 affine q5_0"},
     {"prefill", "glu", "silu", "row", .k = 256, .n = 258, .experts = 7, .top_k = 3, .tokens = 100,
      .choices = SAME, .cuts = {900}, .formats = "q8_0 q4_k"},
     {"prefill", "store", "none", "none", .k = 112, .n = 64, .experts = 8, .top_k = 2, .tokens = 65,
      .formats = "f32 f16 q4_0"},
     {"prefill", "store", "none", "row", .k = 68, .n = 97, .experts = 5, .top_k = 4, .tokens = 9,
-     .cuts = {50, 291}, .x_pad = 8, .y_pad = 4, .formats = "f32 bf16 mxfp4 affine"},
+     .cuts = {50, 291}, .x_pad = 8, .y_pad = 4, .formats = "f32 bf16 mxfp4 affine q5_0"},
     {"prefill", "store", "none", "row", .k = 260, .n = 33, .experts = 100, .top_k = 2, .tokens = 5,
      .cuts = {33, 34, 1000}, .formats = "bf16 q5_k"},
     {"prefill", "store", "none", "none", .k = 1152, .n = 40, .experts = 4, .top_k = 1,
@@ -102,24 +102,24 @@ static void experts_agree_with_doubles(void **state)
 
 /* ---- names ------------------------------------------------------------------------------- */
 
-static char names[NUM_SHAPES * REF_TYPES][96];
-static struct row rows[NUM_SHAPES * REF_TYPES];
+static char names[NUM_SHAPES * REF_MOST_TYPES][96];
+static struct row rows[NUM_SHAPES * REF_MOST_TYPES];
 
 /* Fills `rows` and returns their number. If `bands_only` is set, only some rows with bands, for the
  * smallest device that GLES 3.1 allows. */
 static size_t name_rows(bool bands_only)
 {
     size_t count = 0;
-    for (size_t i = 0; i < NUM_SHAPES * REF_TYPES; i++) {
-        const struct shape *s = &shapes[i / REF_TYPES];
-        const char *format = dgl_dtype_get(ref_types[i % REF_TYPES])->name;
+    for (size_t i = 0; i < NUM_SHAPES * ref_types(); i++) {
+        const struct shape *s = &shapes[i / ref_types()];
+        const char *format = dgl_dtype_get(ref_type(i % ref_types()))->name;
         if (!kernel_word_in(s->formats, format) ||
             (bands_only && !(s->cuts[0] && kernel_word_in("bf16 mxfp4", format))))
             continue;
         snprintf(names[count], sizeof(names[0]), "%s%s_%s_%s_%s_k%u_n%u_%uof%u_t%u",
                  bands_only ? "floor_" : "", s->phase, format, s->post, s->act, s->k, s->n,
                  s->top_k, s->experts, s->tokens);
-        rows[count] = (struct row){names[count], *s, ref_types[i % REF_TYPES]};
+        rows[count] = (struct row){names[count], *s, ref_type(i % ref_types())};
         count++;
     }
     return count;

@@ -5,6 +5,22 @@
     CODES(c, float((q >> (s)) & 15u), float((q >> (s + 8)) & 15u), \
           float((q >> (s + 16)) & 15u), float((q >> (s + 24)) & 15u))
 
+// Four codes of eight bits: the bytes of q.
+#define BYTE_CODES(c, q) \
+    CODES(c, float((q) & 255u), float(((q) >> 8) & 255u), float(((q) >> 16) & 255u), \
+          float((q) >> 24))
+
+// The 32 codes of five bits of a group, with nibbles q and fifth bits f.
+#define FIVE_LOW(c, q, i) BYTE_CODES(c, ((q) & 0x0F0F0F0Fu) | ((f << (4 - (i))) & 0x10101010u))
+#define FIVE_HIGH(c, q, i) BYTE_CODES(c, (((q) >> 4) & 0x0F0F0F0Fu) | ((f >> (i)) & 0x10101010u))
+#define FIVE_CODES(c) \
+    FIVE_LOW(c, q.x, 0) FIVE_LOW(c + 4, q.y, 1) FIVE_LOW(c + 8, q.z, 2) FIVE_LOW(c + 12, q.w, 3) \
+    FIVE_HIGH(c + 16, q.x, 0) FIVE_HIGH(c + 20, q.y, 1) FIVE_HIGH(c + 24, q.z, 2) \
+    FIVE_HIGH(c + 28, q.w, 3)
+
+// Word `at` of the row, a constant.
+#define ROW_WORD(at) W[row + uint((at) / 4)][(at) % 4]
+
 // Block n where W[row + at] has an f16 scale per group: G(g, d) for each group.
 #define SCALED_BLOCK(n, at, G) \
     { \

@@ -1,7 +1,7 @@
 // Weights of type mxfp4 in the layout `split` of W.
 //
-// A row has blocks of 32 columns, four words each, padded with zeros to a multiple of 256 columns.
-// Then it has an exponent byte per block, four to a word. Byte j of a block has column j in its low
+// A row has blocks of 32 columns, four words each. Then it has an exponent byte per block, four to
+// a word. Byte j of a block has column j in its low
 // nibble and column j + 16 in its high nibble. A weight is 2^(e - 127) times 0, 0.5, 1, 1.5, 2, 3,
 // 4 or 6. Bit 3 of the code is the sign. `row` is the first word of a row.
 //
@@ -10,7 +10,7 @@
 // included. The factor of 2^14 is in the scale.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
 #define WEIGHT_SPAN  32 // columns that a fetch serves
-#define WEIGHT_CODES uint(W_STRIDE / 34 * 32) // words of codes; a sixteenth as many hold exponents
+#define WEIGHT_CODES uint((K + 31) / 32 * 4) // words of codes; a sixteenth as many hold exponents
 
 // The codes in bits 0 to 3 and 16 to 19, times 2^-14.
 vec2 weight_pair(uint word)

@@ -18,7 +18,7 @@
     }
 #define ROW_BLOCK(n) \
     { \
-        uvec4 h = W[row + uint(W_STRIDE / 34 * 8 + (n) / 2)]; \
+        uvec4 h = W[row + uint((K + 31) / 32 + (n) / 2)]; \
         uvec2 e = (n) % 2 == 0 ? h.xy : h.zw; \
         MX_GROUP(8 * (n), e.x, 0) MX_GROUP(8 * (n) + 1, e.x, 8) \
         MX_GROUP(8 * (n) + 2, e.x, 16) MX_GROUP(8 * (n) + 3, e.x, 24) \

@@ -1,12 +1,11 @@
 // Weights of type q4_0 in the layout `split` of W.
 //
-// A row has blocks of 32 columns, four words each, padded with zeros to a multiple of 256 columns.
-// Then it has an f16 scale per block, two to a word. Byte j of a block has column j in its low
-// nibble and column j + 16 in its high nibble. A weight is d * (q - 8). `row` is the first word of
-// a row.
+// A row has blocks of 32 columns, four words each. Byte j of a block has column j in its low nibble
+// and column j + 16 in its high nibble. Then it has an f16 scale per block, two to a word. A weight
+// is d * (q - 8). `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
 #define WEIGHT_SPAN  32 // columns that a fetch serves
-#define WEIGHT_CODES uint(W_STRIDE / 9 * 8) // words of codes; an eighth as many hold scales
+#define WEIGHT_CODES uint((K + 31) / 32 * 4) // words of codes; an eighth as many hold scales
 
 vec4 weight_nibbles(uint word)
 {

@@ -12,4 +12,4 @@
         Q4_HALF(32 * (g), 0) Q4_HALF(32 * (g) + 16, 4) \
         GROUP_END(g) \
     }
-#define ROW_BLOCK(n) SCALED_BLOCK(n, W_STRIDE / 9 * 2 + (n), Q4_GROUP)
+#define ROW_BLOCK(n) SCALED_BLOCK(n, (K + 31) / 32 + (n), Q4_GROUP)

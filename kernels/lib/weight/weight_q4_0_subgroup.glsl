@@ -19,7 +19,7 @@ uint lane_vec4(uint lane, uint i, uint width)
 void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     // uvec4 of codes, one per block; the scales follow, eight to a uvec4
-    const uint CODES = uint(W_STRIDE / 9 * 2);
+    const uint CODES = uint((K + 31) / 32);
     uint block = min(first + lane, CODES - 1u);
     lane_one = LANE_ONE(zero);
     lane_codes = block;

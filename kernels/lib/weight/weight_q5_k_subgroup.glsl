@@ -46,17 +46,11 @@ void lane_prepare()
     lane_sum1 = LANE_SUM16(4);
 }
 
-// A code in the mantissa of 1.0: 1 + q / 256.
-#define LANE_BYTE(s, xl, xh) \
-    low += (uintBitsToFloat(((ql s) & 0x000F8000u) | lane_one) - 1.0) * (xl); \
-    high += (uintBitsToFloat(((qh s) & 0x000F8000u) | lane_one) - 1.0) * (xh);
 #define LANE_WORD(word, fifths, i) \
     ql = ((word) & 0x0F0F0F0Fu) | ((((fifths) >> lane_bit) & 0x01010101u) << 4); \
     qh = (((word) >> 4) & 0x0F0F0F0Fu) | ((((fifths) >> lane_bit) & 0x02020202u) << 3); \
-    LANE_BYTE(<< 15, lane_x[i].x, lane_x[i + 4].x) \
-    LANE_BYTE(<< 7, lane_x[i].y, lane_x[i + 4].y) \
-    LANE_BYTE(>> 1, lane_x[i].z, lane_x[i + 4].z) \
-    LANE_BYTE(>> 9, lane_x[i].w, lane_x[i + 4].w)
+    LANE_TIMES4(low, ql, 31, 1.0, lane_x[i]) \
+    LANE_TIMES4(high, qh, 31, 1.0, lane_x[(i) + 4])
 
 float lane_dot(uint raw[LANE_RAW])
 {

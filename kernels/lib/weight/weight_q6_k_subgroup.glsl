@@ -50,18 +50,11 @@ void lane_prepare()
 {
 }
 
-// A code in the mantissa of 1.0: 1 + q / 256. The 1 and the offset of 32 come off together,
-// exactly.
-#define LANE_BYTE(s, xl, xh) \
-    low += (uintBitsToFloat(((ql s) & 0x001F8000u) | lane_one) - 1.125) * (xl); \
-    high += (uintBitsToFloat(((qh s) & 0x001F8000u) | lane_one) - 1.125) * (xh);
 #define LANE_WORD(word, upper, i) \
     ql = ((word) & 0x0F0F0F0Fu) | ((((upper) >> lane_bits) & 0x03030303u) << 4); \
     qh = (((word) >> 4) & 0x0F0F0F0Fu) | (((upper) >> lane_bits) & 0x30303030u); \
-    LANE_BYTE(<< 15, lane_x[i].x, lane_x[i + 4].x) \
-    LANE_BYTE(<< 7, lane_x[i].y, lane_x[i + 4].y) \
-    LANE_BYTE(>> 1, lane_x[i].z, lane_x[i + 4].z) \
-    LANE_BYTE(>> 9, lane_x[i].w, lane_x[i + 4].w)
+    LANE_TIMES4(low, ql, 63, 1.125, lane_x[i]) \
+    LANE_TIMES4(high, qh, 63, 1.125, lane_x[(i) + 4])
 
 // The scales of both groups
 ivec2 lane_factors(uint raw[LANE_RAW])

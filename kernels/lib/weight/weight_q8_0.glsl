@@ -1,10 +1,10 @@
 // Weights of type q8_0 in the layout `split` of W.
 //
-// A row has int8 codes, four to a word, padded with zeros to a multiple of 64 columns. Then it has
-// an f16 scale per 32 columns, two to a word. `row` is the first word of a row.
+// A row has blocks of 32 columns: int8 codes, four to a word. Then it has an f16 scale per block,
+// two to a word. `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
 #define WEIGHT_SPAN  16 // columns that a fetch serves
-#define WEIGHT_CODES uint(W_STRIDE / 17 * 16) // words of codes; a seventeenth as many hold scales
+#define WEIGHT_CODES uint((K + 31) / 32 * 8) // words of codes; a sixteenth as many hold scales
 
 vec4 weight_codes(uint word)
 {

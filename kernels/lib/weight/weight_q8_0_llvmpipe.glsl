@@ -15,4 +15,4 @@
         Q8_VEC16(32 * (g)) Q8_VEC16(32 * (g) + 16) \
         GROUP_END(g) \
     }
-#define ROW_BLOCK(n) SCALED_BLOCK(n, W_STRIDE / 17 * 4 + (n), Q8_GROUP)
+#define ROW_BLOCK(n) SCALED_BLOCK(n, (K + 31) / 32 * 2 + (n), Q8_GROUP)

@@ -21,7 +21,7 @@ uint lane_vec4(uint lane, uint i, uint width)
 void lane_begin(uint first, uint lane, uint width, uint zero)
 {
     // uvec4 of codes, two per block; the scales follow, eight to a uvec4
-    const uint CODES = uint(W_STRIDE / 17 * 4);
+    const uint CODES = uint((K + 31) / 32 * 2);
     lane_one = LANE_ONE(zero);
     lane_codes0 = min(2u * first + lane, CODES - 1u);
     lane_codes1 = min(lane_codes0 + width, CODES - 1u);

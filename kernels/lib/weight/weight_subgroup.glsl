@@ -44,6 +44,23 @@ vec4 lane_x[8];
     (dot(lane_x[at] + lane_x[(at) + 1], vec4(1.0)) + \
      dot(lane_x[(at) + 2] + lane_x[(at) + 3], vec4(1.0)))
 
+// Adds the products of four codes, the bytes of q without bits outside of `mask`, with four columns
+// of x. A code in the mantissa of 1.0 is 1 + code / 256, so the sum is 1/256 of the products. `one`
+// is what comes off: 1.0, plus 1/256 of the format's offset. That is exact.
+#define LANE_TIMES(sum, bits, mask, one, xx) \
+    sum += (uintBitsToFloat(((bits) & uint((mask) << 15)) | lane_one) - (one)) * (xx);
+#define LANE_TIMES4(sum, q, mask, one, xx) \
+    LANE_TIMES(sum, (q) << 15, mask, one, (xx).x) LANE_TIMES(sum, (q) << 7, mask, one, (xx).y) \
+    LANE_TIMES(sum, (q) >> 1, mask, one, (xx).z) LANE_TIMES(sum, (q) >> 9, mask, one, (xx).w)
+
+// Word i of the 16 bytes of nibbles of a group, with the fifth bits of all codes as q5_0 and q5_1
+// have them: their bytes are codes of columns 4 i to 4 i + 3, and those 16 further on.
+#define LANE_FIVE(sum, word, fifths, i, one) \
+    q = ((word) & 0x0F0F0F0Fu) | (((fifths) << (4 - (i))) & 0x10101010u); \
+    LANE_TIMES4(sum, q, 31, one, lane_x[i]) \
+    q = (((word) >> 4) & 0x0F0F0F0Fu) | (((fifths) >> (i)) & 0x10101010u); \
+    LANE_TIMES4(sum, q, 31, one, lane_x[(i) + 4])
+
 // Codes (sc, sc, m, m), six bits each, of two neighbouring groups of a q5_k block, from words 1 to
 // 3 of the block: the groups' bits of a word begin at `shift`.
 vec4 lane_k_codes(uvec3 head, uint shift, bool upper)

@@ -51,7 +51,7 @@
 //! OP matmul
 //! VARIANT subgroup gemv_subgroup
 //! WHEN phase decode
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN weight any
 //! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu

@@ -14,7 +14,7 @@
 //! NAME embed_rows
 //! OP embed
 //! VARIANT rows
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN weight any
 //! BIND read uint IDS
 //! BIND read uint W
 //! BIND write vec4 X
@@ -25,6 +25,7 @@
 //! TUNE WG_SIZE = 64 in 32 64 128 256 512
 //! TUNE EACH = 1 in 1 2 4
 //! LET W_WIDTH = 1
+//! LET K = H // for lib weight_{weight}
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(H / 4, WG_SIZE * EACH) T
 //! ACTIVE T * (H / 4)

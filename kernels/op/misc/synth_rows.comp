@@ -46,6 +46,8 @@ float value(uint h)
 }
 #endif
 
+const uint BLOCKS = uint((K + 31) / 32);
+
 uint word(uint w, uint h)
 {
 #if WEIGHT_f32
@@ -56,17 +58,12 @@ uint word(uint w, uint h)
     return (floatBitsToUint(value(h)) >> 16) |
            (floatBitsToUint(value(scramble(h + 1u))) & 0xFFFF0000u);
 #elif WEIGHT_q8_0
-    if (w >= uint(W_STRIDE / 17 * 16))
-        return 0x0C6F0C6Fu; // 2.7e-4 twice: codes deviate by 74
-    return 4u * w < uint(K) ? h : 0u;
+    return w < BLOCKS * 8u ? h : 0x0C6F0C6Fu; // 2.7e-4 twice: codes deviate by 74
 #elif WEIGHT_q4_0
-    if (w >= uint(W_STRIDE / 9 * 8))
-        return 0x9C721C72u; // 4.3e-3 and its negative: codes deviate by 4.6 from -0.5
-    return w / 4u * 32u < uint(K) ? h : 0u;
+    // 4.3e-3 and its negative: codes deviate by 4.6 from -0.5
+    return w < BLOCKS * 4u ? h : 0x9C721C72u;
 #elif WEIGHT_mxfp4
-    if (w >= uint(W_STRIDE / 34 * 32))
-        return 0x78787878u; // 2^-7: codes deviate by 2.9
-    return w / 4u * 32u < uint(K) ? h : 0u;
+    return w < BLOCKS * 4u ? h : 0x78787878u; // 2^-7: codes deviate by 2.9
 #elif WEIGHT_q6_k
     if (w >= uint(W_STRIDE * 2 / 105 * 52))
         return 0x04700470u; // d = 6.8e-5 twice: codes deviate by 18.5 from -0.5, times sc

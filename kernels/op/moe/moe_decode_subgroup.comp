@@ -35,7 +35,7 @@
 //! OP moe_matmul
 //! VARIANT subgroup gemv_subgroup
 //! WHEN phase decode
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN weight any
 //! WHEN post glu combine
 //! WHEN act none silu swiglu_clamp
 //! WHEN bias none row

@@ -36,7 +36,7 @@
 //! OP moe_matmul
 //! VARIANT baseline tiled gemm
 //! WHEN phase prefill
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN weight any
 //! WHEN post glu store
 //! WHEN act none silu swiglu_clamp
 //! WHEN bias none row

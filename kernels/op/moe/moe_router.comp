@@ -26,7 +26,7 @@
 //! NAME moe_router
 //! OP moe_router
 //! VARIANT baseline
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN weight any
 //! WHEN pre none norm
 //! WHEN bias none row
 //! WHEN scoring topk_softmax softmax_topk softmax_topk_norm

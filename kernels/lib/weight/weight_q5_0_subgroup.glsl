@@ -1,0 +1,70 @@
+// Weights of type q5_0 (layout `split`) for kernels with subgroups.
+//
+// A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup. See
+// weight_q5_0.glsl for the order of the fifth bits.
+#define LANE_RAW     12
+#define LANE_GROUPS  1
+#define LANE_CENTRE  16.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM false
+#define LANE_UP      16777216.0
+#define LANE_ORDER(x) (x).xzyw
+
+uint lane_codes, lane_fifths, lane_scale;  // elements of a row
+uint lane_fifth_word, lane_word, lane_half; // fifth bits and scale in their elements
+
+uint lane_vec4(uint lane, uint i, uint width)
+{
+    return lane * 8u + i;
+}
+
+void lane_begin(uint first, uint lane, uint width, uint zero)
+{
+    // uvec4 of codes, one per block; a word of fifth bits per block and the scales follow
+    const uint BLOCKS = uint((K + 31) / 32);
+    uint block = min(first + lane, BLOCKS - 1u), word = BLOCKS * 5u + block / 2u;
+    lane_one = LANE_ONE(zero);
+    lane_codes = block;
+    lane_fifths = BLOCKS + block / 4u;
+    lane_fifth_word = block & 3u;
+    lane_scale = word / 4u;
+    lane_word = word & 3u;
+    lane_half = block % 2u * 16u;
+}
+
+void lane_fetch(uint row, out uint raw[LANE_RAW])
+{
+    uvec4 v4;
+    LANE_RAW4(0, W[row + lane_codes])
+    LANE_RAW4(4, W[row + lane_fifths])
+    LANE_RAW4(8, W[row + lane_scale])
+}
+
+void lane_prepare()
+{
+}
+
+float lane_dot(uint raw[LANE_RAW])
+{
+    float sum = 0.0;
+    uint q, fifths = lane_pick(LANE_FOUR(4), lane_fifth_word);
+    LANE_FIVE(sum, raw[0], fifths, 0, 1.0625)
+    LANE_FIVE(sum, raw[1], fifths, 1, 1.0625)
+    LANE_FIVE(sum, raw[2], fifths, 2, 1.0625)
+    LANE_FIVE(sum, raw[3], fifths, 3, 1.0625)
+    uint scale = lane_pick(LANE_FOUR(8), lane_word);
+    return unpackHalf2x16(scale >> lane_half).x * 256.0 * sum;
+}
+
+#define LANE_QUAD(raw, row, i) \
+    LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
+               (((lane_pick(LANE_FOUR((row) + 4), lane_fifth_word) >> (i)) & 0x01010101u) << 4))
+#define LANE_NEXT(raw, row) \
+    LANE_SHIFT4(raw, row, 4) \
+    LANE_SHIFT4(raw, (row) + 4, 4)
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = vec2(unpackHalf2x16(lane_pick(LANE_FOUR(8), lane_word) >> lane_half).x);
+    least = vec2(0.0);
+}

@@ -116,10 +116,13 @@ static uint32_t file_type(enum dgl_dtype headline)
     static const struct {
         enum dgl_dtype type;
         uint32_t number;
-    } numbers[] = {{DGL_F32, 0},   {DGL_F16, 1},    {DGL_BF16, 32},   {DGL_Q4_0, 2},
-                   {DGL_Q8_0, 7},  {DGL_Q4_K, 15},  {DGL_Q5_K, 17},   {DGL_Q6_K, 18},
-                   {DGL_Q4_1, 3},  {DGL_Q5_0, 8},   {DGL_Q5_1, 9},    {DGL_Q2_K, 10},
-                   {DGL_Q3_K, 12}, {DGL_MXFP4, 38}, {DGL_IQ4_NL, 25}, {DGL_IQ4_XS, 30}};
+    } numbers[] = {{DGL_F32, 0},    {DGL_F16, 1},      {DGL_BF16, 32},    {DGL_Q4_0, 2},
+                   {DGL_Q8_0, 7},   {DGL_Q4_K, 15},    {DGL_Q5_K, 17},    {DGL_Q6_K, 18},
+                   {DGL_Q4_1, 3},   {DGL_Q5_0, 8},     {DGL_Q5_1, 9},     {DGL_Q2_K, 10},
+                   {DGL_Q3_K, 12},  {DGL_MXFP4, 38},   {DGL_IQ4_NL, 25},  {DGL_IQ4_XS, 30},
+                   {DGL_IQ1_S, 24}, {DGL_IQ1_M, 31},   {DGL_IQ2_XXS, 19}, {DGL_IQ2_XS, 20},
+                   {DGL_IQ2_S, 28}, {DGL_IQ3_XXS, 23}, {DGL_IQ3_S, 26},   {DGL_TQ1_0, 36},
+                   {DGL_TQ2_0, 37}, {DGL_Q1_0, 40},    {DGL_Q2_0, 41}};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (numbers[i].type == headline)
             return numbers[i].number;

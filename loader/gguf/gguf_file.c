@@ -19,27 +19,28 @@ struct ggml_type {
 };
 
 static const struct ggml_type ggml_types[] = {
-    {"F32", 0, true, DGL_F32},        {"F16", 1, true, DGL_F16},
-    {"BF16", 30, true, DGL_BF16},     {"Q4_0", 2, true, DGL_Q4_0},
-    {"Q4_1", 3, true, DGL_Q4_1},      {"Q5_0", 6, true, DGL_Q5_0},
-    {"Q5_1", 7, true, DGL_Q5_1},      {"Q8_0", 8, true, DGL_Q8_0},
-    {"Q2_K", 10, true, DGL_Q2_K},     {"Q3_K", 11, true, DGL_Q3_K},
-    {"Q4_K", 12, true, DGL_Q4_K},     {"Q5_K", 13, true, DGL_Q5_K},
-    {"Q6_K", 14, true, DGL_Q6_K},     {"MXFP4", 39, true, DGL_MXFP4},
-    {"IQ4_NL", 20, true, DGL_IQ4_NL}, {"IQ4_XS", 23, true, DGL_IQ4_XS},
-    {"Q8_1", 9, false, DGL_F32},      {"Q8_K", 15, false, DGL_F32},
-    {"IQ2_XXS", 16, false, DGL_F32},  {"IQ2_XS", 17, false, DGL_F32},
-    {"IQ3_XXS", 18, false, DGL_F32},  {"IQ1_S", 19, false, DGL_F32},
-    {"IQ3_S", 21, false, DGL_F32},    {"IQ2_S", 22, false, DGL_F32},
-    {"I8", 24, false, DGL_F32},       {"I16", 25, false, DGL_F32},
-    {"I32", 26, false, DGL_F32},      {"I64", 27, false, DGL_F32},
-    {"F64", 28, false, DGL_F32},      {"IQ1_M", 29, false, DGL_F32},
-    {"TQ1_0", 34, false, DGL_F32},    {"TQ2_0", 35, false, DGL_F32},
+    {"F32", 0, true, DGL_F32},          {"F16", 1, true, DGL_F16},
+    {"BF16", 30, true, DGL_BF16},       {"Q4_0", 2, true, DGL_Q4_0},
+    {"Q4_1", 3, true, DGL_Q4_1},        {"Q5_0", 6, true, DGL_Q5_0},
+    {"Q5_1", 7, true, DGL_Q5_1},        {"Q8_0", 8, true, DGL_Q8_0},
+    {"Q2_K", 10, true, DGL_Q2_K},       {"Q3_K", 11, true, DGL_Q3_K},
+    {"Q4_K", 12, true, DGL_Q4_K},       {"Q5_K", 13, true, DGL_Q5_K},
+    {"Q6_K", 14, true, DGL_Q6_K},       {"MXFP4", 39, true, DGL_MXFP4},
+    {"IQ4_NL", 20, true, DGL_IQ4_NL},   {"IQ4_XS", 23, true, DGL_IQ4_XS},
+    {"Q8_1", 9, false, DGL_F32},        {"Q8_K", 15, false, DGL_F32},
+    {"IQ2_XXS", 16, true, DGL_IQ2_XXS}, {"IQ2_XS", 17, true, DGL_IQ2_XS},
+    {"IQ3_XXS", 18, true, DGL_IQ3_XXS}, {"IQ1_S", 19, true, DGL_IQ1_S},
+    {"IQ3_S", 21, true, DGL_IQ3_S},     {"IQ2_S", 22, true, DGL_IQ2_S},
+    {"I8", 24, false, DGL_F32},         {"I16", 25, false, DGL_F32},
+    {"I32", 26, false, DGL_F32},        {"I64", 27, false, DGL_F32},
+    {"F64", 28, false, DGL_F32},        {"IQ1_M", 29, true, DGL_IQ1_M},
+    {"TQ1_0", 34, true, DGL_TQ1_0},     {"TQ2_0", 35, true, DGL_TQ2_0},
+    {"Q1_0", 41, true, DGL_Q1_0},       {"Q2_0", 42, true, DGL_Q2_0},
     {"NVFP4", 40, false, DGL_F32},
 };
 #define SUPPORTED_TYPES                                                                            \
     "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, MXFP4, IQ4_NL, "  \
-    "IQ4_XS"
+    "IQ4_XS, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_S, IQ1_M, TQ1_0, TQ2_0, Q1_0, Q2_0"
 
 /* magic, version, number of tensors, number of keys */
 #define PREAMBLE_BYTES 24

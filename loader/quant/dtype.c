@@ -25,6 +25,17 @@ static const struct dgl_dtype_traits dtype_traits[DGL_DTYPE_COUNT] = {
     [DGL_MXFP4] = {"mxfp4", "MXFP4", NULL, 32, 17},
     [DGL_IQ4_NL] = {"iq4_nl", "IQ4_NL", NULL, 32, 18},
     [DGL_IQ4_XS] = {"iq4_xs", "IQ4_XS", NULL, 256, 136},
+    [DGL_IQ1_S] = {"iq1_s", "IQ1_S", NULL, 256, 50},
+    [DGL_IQ1_M] = {"iq1_m", "IQ1_M", NULL, 256, 56},
+    [DGL_IQ2_XXS] = {"iq2_xxs", "IQ2_XXS", NULL, 256, 66},
+    [DGL_IQ2_XS] = {"iq2_xs", "IQ2_XS", NULL, 256, 74},
+    [DGL_IQ2_S] = {"iq2_s", "IQ2_S", NULL, 256, 82},
+    [DGL_IQ3_XXS] = {"iq3_xxs", "IQ3_XXS", NULL, 256, 98},
+    [DGL_IQ3_S] = {"iq3_s", "IQ3_S", NULL, 256, 110},
+    [DGL_TQ1_0] = {"tq1_0", "TQ1_0", NULL, 256, 54},
+    [DGL_TQ2_0] = {"tq2_0", "TQ2_0", NULL, 256, 66},
+    [DGL_Q1_0] = {"q1_0", "Q1_0", NULL, 128, 18},
+    [DGL_Q2_0] = {"q2_0", "Q2_0", NULL, 64, 18},
     [DGL_AFFINE] = {"affine", NULL, NULL, 32, 48},
 };
 

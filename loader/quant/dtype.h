@@ -27,6 +27,17 @@ enum dgl_dtype {
     DGL_MXFP4,
     DGL_IQ4_NL,
     DGL_IQ4_XS,
+    DGL_IQ1_S,
+    DGL_IQ1_M,
+    DGL_IQ2_XXS,
+    DGL_IQ2_XS,
+    DGL_IQ2_S,
+    DGL_IQ3_XXS,
+    DGL_IQ3_S,
+    DGL_TQ1_0,
+    DGL_TQ2_0,
+    DGL_Q1_0,
+    DGL_Q2_0,
     DGL_AFFINE, /* never in a file: device format of blocks without kernels */
     DGL_DTYPE_COUNT
 };

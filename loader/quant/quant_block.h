@@ -87,6 +87,27 @@ void iq4_nl_decode(const uint8_t *src, float *dst);
 void iq4_nl_to_q8_0(const uint8_t *src, uint8_t *dst);
 void iq4_xs_decode(const uint8_t *src, float *dst);
 
+/* ---- quant_grid.c: one to three bits a value ---- */
+
+#define Q1_0_VALUES 128
+#define Q2_0_VALUES 64
+
+/* Declares NAME_decode() and NAME_to_PROMOTED(). */
+#define GRID_FORMAT(name, promoted)                                                                \
+    void name##_decode(const uint8_t *src, float *dst);                                            \
+    void name##_to_##promoted(const uint8_t *src, uint8_t *dst);
+GRID_FORMAT(iq1_s, affine)
+GRID_FORMAT(iq1_m, affine)
+GRID_FORMAT(iq2_xxs, affine)
+GRID_FORMAT(iq2_xs, affine)
+GRID_FORMAT(iq2_s, affine)
+GRID_FORMAT(iq3_xxs, affine)
+GRID_FORMAT(iq3_s, affine)
+GRID_FORMAT(tq1_0, q8_0)
+GRID_FORMAT(tq2_0, q8_0)
+GRID_FORMAT(q1_0, q8_0)
+GRID_FORMAT(q2_0, q8_0)
+
 static inline uint16_t load_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);

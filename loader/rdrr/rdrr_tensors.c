@@ -137,7 +137,8 @@ static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_j
         return dgl_fail(
             r.log, DGL_ERR_UNSUPPORTED,
             "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q4_0, "
-            "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K_M, Q5_K, Q6_K, MXFP4, IQ4_NL, IQ4_XS",
+            "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K_M, Q5_K, Q6_K, MXFP4, IQ4_NL, IQ4_XS, "
+            "IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_S, IQ1_M, TQ1_0, TQ2_0, Q1_0, Q2_0",
             dgl_json_name(r.doc), DGL_PRINTABLE(info->name), DGL_PRINTABLE(text.p));
     TRY(parse_role(r, object, m->ours, info));
     TRY(check_storage(r, object, info));

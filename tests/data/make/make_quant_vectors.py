@@ -48,6 +48,35 @@ def newer_blocks():
         block_line(Q.MXFP4, "mxfp4", raw)
 
 
+# Formats of one to three bits: name, bytes of a block, where its f16 scale is.
+GRIDS = (("iq1_s", 50, 0), ("iq1_m", 56, None), ("iq2_xxs", 66, 0), ("iq2_xs", 74, 0), ("iq2_s", 82, 0), ("iq3_xxs", 98, 0),
+         ("iq3_s", 110, 0), ("tq1_0", 54, 52), ("tq2_0", 66, 64), ("q1_0", 18, 0), ("q2_0", 18, 0))
+
+
+def codes_line(name, raw, d):
+    """q1_0 and q2_0, which gguf 0.19 does not decode: `d` or `-d`; `d` times a code less 1."""
+    bits = np.unpackbits(raw[2:], bitorder="little").astype(np.int8)
+    codes = 2 * bits - 1 if name == "q1_0" else bits[::2] + 2 * bits[1::2] - 1
+    values = np.float32(np.float16(d)) * codes.astype("<f4")
+    print("block", name, raw.tobytes().hex(), values.tobytes().hex())
+
+
+def grid_blocks():
+    for name, size, d_at in GRIDS:
+        for d in (0.01, -0.37):
+            raw = rng.integers(0, 256, size, dtype=np.uint8)
+            half = np.frombuffer(np.float16(d).tobytes(), np.uint8)
+            if d_at is None:  # four bits in the upper half of each second byte
+                for i in range(4):
+                    raw[49 + 2 * i] = (raw[49 + 2 * i] & 15) | (half[i // 2] >> i % 2 * 4 & 15) << 4
+            else:
+                raw[d_at:d_at + 2] = half
+            if name in ("q1_0", "q2_0"):
+                codes_line(name, raw, d)
+            else:
+                block_line(Q[name.upper()], name, raw)
+
+
 def main():
     print("# Made by tests/data/make/make_quant_vectors.py; see there for the lines.")
     for scale in (0.01, 1.0, -0.37, 6e-8, 60000.0, 0.0):
@@ -75,6 +104,7 @@ def main():
         if (value & 0x7F800000) != 0 and value & 0x7FFFFFFF:  # gguf flushes subnormals to zero; we do not
             print(f"bfloat {value:08x} {bfloat:04x}")
     newer_blocks()
+    grid_blocks()
 
 
 main()

@@ -318,9 +318,9 @@ static void make_type_removed(struct dgl_buf *out)
     make_described(out, "t", 4, 2, dims_8x2, 0); /* ggml's Q4_2, gone since 2023 */
 }
 
-static void make_type_iq1(struct dgl_buf *out)
+static void make_type_nvfp4(struct dgl_buf *out)
 {
-    make_described(out, "t", 19, 2, dims_8x2, 0);
+    make_described(out, "t", 40, 2, dims_8x2, 0);
 }
 
 static void make_part_block(struct dgl_buf *out)
@@ -461,7 +461,7 @@ static const struct bad_file bad_files[] = {
      DGL_ERR_UNSUPPORTED,
      {"4711", "Q4_K"}},
     {"type that ggml removed", make_type_removed, DGL_ERR_UNSUPPORTED, {"type 4"}},
-    {"type without a decoder", make_type_iq1, DGL_ERR_UNSUPPORTED, {"IQ1_S", "IQ4_XS"}},
+    {"type without a decoder", make_type_nvfp4, DGL_ERR_UNSUPPORTED, {"NVFP4", "IQ4_XS"}},
     {"row is not whole blocks", make_part_block, DGL_ERR_FORMAT, {"[1, 40]", "32"}},
     {"tensor name is too long", make_name_long, DGL_ERR_FORMAT, {"tensor name", "65", "64"}},
     {"tensor name is empty", make_name_empty, DGL_ERR_FORMAT, {"tensor name", "empty"}},

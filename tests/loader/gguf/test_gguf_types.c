@@ -38,6 +38,17 @@ static const struct row rows[] = {
     {"MXFP4", 39, DGL_MXFP4, DGL_MXFP4, {-1, -1}, 0},
     {"IQ4_NL", 20, DGL_IQ4_NL, DGL_Q8_0, {0, -1}, 0.001f},
     {"IQ4_XS", 23, DGL_IQ4_XS, DGL_AFFINE, {0, -1}, 0.00004f},
+    {"IQ1_S", 19, DGL_IQ1_S, DGL_AFFINE, {0, -1}, 0.009f},
+    {"IQ1_M", 29, DGL_IQ1_M, DGL_AFFINE, {-1, -1}, 0.009f},
+    {"IQ2_XXS", 16, DGL_IQ2_XXS, DGL_AFFINE, {0, -1}, 0.0009f},
+    {"IQ2_XS", 17, DGL_IQ2_XS, DGL_AFFINE, {0, -1}, 0.0009f},
+    {"IQ2_S", 22, DGL_IQ2_S, DGL_AFFINE, {0, -1}, 0.0009f},
+    {"IQ3_XXS", 18, DGL_IQ3_XXS, DGL_AFFINE, {0, -1}, 0.0003f},
+    {"IQ3_S", 21, DGL_IQ3_S, DGL_AFFINE, {0, -1}, 0.0003f},
+    {"TQ1_0", 34, DGL_TQ1_0, DGL_Q8_0, {52, -1}, 0.1f},
+    {"TQ2_0", 35, DGL_TQ2_0, DGL_Q8_0, {64, -1}, 0.07f},
+    {"Q1_0", 41, DGL_Q1_0, DGL_Q8_0, {0, -1}, 0.1f},
+    {"Q2_0", 42, DGL_Q2_0, DGL_Q8_0, {0, -1}, 0.07f},
     {"BF16", 30, DGL_BF16, DGL_BF16, {-1, -1}, 0.1f},
     {"F16", 1, DGL_F16, DGL_F16, {-1, -1}, 0.1f},
 };
@@ -48,6 +59,11 @@ static void fill_block(const struct row *row, uint64_t *seed, uint8_t *block, ui
         block[i] = (uint8_t)test_rand(seed);
     if (row->dtype == DGL_MXFP4)
         block[0] = (uint8_t)(121 + test_rand(seed) % 3); /* an exponent about 2^-5 */
+    if (row->dtype == DGL_IQ1_M) { /* four bits in each of the last four halves */
+        uint16_t half = dgl_f32_to_f16(row->scale);
+        for (uint32_t i = 0; i < 4; i++)
+            block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (half >> 4 * i & 15) << 4);
+    }
     for (int i = 0; i < 2 && row->scale_at[i] >= 0; i++) {
         uint16_t half = dgl_f32_to_f16(row->scale * (1.0f + 0.2f * test_rand_float(seed)));
         block[row->scale_at[i]] = (uint8_t)half;

@@ -88,7 +88,7 @@ static void check_block(char *fields)
 static void decodes_blocks_as_ggml(void **state)
 {
     (void)state;
-    assert_int_equal(each_vector("block", check_block), 48);
+    assert_int_equal(each_vector("block", check_block), 70);
 }
 
 static void check_half(char *fields)

@@ -110,7 +110,8 @@ struct kernel_decls {
     uint32_t num_shared;
 };
 struct kernel_lib_ref {
-    char name[64]; /* "weight_{weight}": "{key}" is replaced by the attribute's word */
+    char name[64];  /* "weight_{weight}": "{key}" is replaced by the attribute's word */
+    char other[64]; /* used if there is no lib of that name; "" if the line has only one name */
     uint32_t line;
 };
 /* One parsed lib: GLSL text that kernels splice in before their bodies. */
@@ -267,6 +268,11 @@ const struct kernel *kernel_set_at(const struct kernel_set *set, size_t index);
 const struct kernel *kernel_set_find(const struct kernel_set *set, const char *name);
 /* Returns the lib NAME.glsl, or NULL. Borrowed. */
 const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char *name);
+/* Returns the lib of a LIB line if the attribute of its "{key}" is `word`, and writes its name.
+ * Returns NULL if there is none of either name. */
+const struct kernel_lib *kernel_set_lib_of(const struct kernel_set *set,
+                                           const struct kernel_lib_ref *ref, struct dgl_str word,
+                                           char name[96]);
 size_t kernel_set_num_libs(const struct kernel_set *set);
 const struct kernel_lib *kernel_set_lib_at(const struct kernel_set *set, size_t index);
 /* Returns the effective value of a hint ("q4kMatmul", "variants.matmul/decode") and its origin, or

@@ -490,20 +490,27 @@ static enum dgl_status parse_tolerance(struct kernel_parser *p)
     return DGL_OK;
 }
 
+/* LIB name, in kernels also LIB name other. */
 static enum dgl_status parse_lib(struct kernel_parser *p)
 {
     struct dgl_str word;
-    enum dgl_status status = check_cap(p, *p->num_libs, KERNEL_MAX_LIBS);
-    if (status != DGL_OK || (status = take_word(p, "the lib's name", &word)) != DGL_OK)
-        return status;
-    for (size_t i = 0; i < word.len; i++)
-        if (!((word.p[i] >= 'a' && word.p[i] <= 'z') || (word.p[i] >= '0' && word.p[i] <= '9') ||
-              strchr(p->kernel ? "_{}" : "_", word.p[i])))
-            return kernel_parser_fail(p, "LIB: '%.*s' may hold only a to z, 0 to 9 and _%s",
-                                      (int)word.len, word.p, p->kernel ? ", and one {key}" : "");
+    enum dgl_status status;
+    TRY(check_cap(p, *p->num_libs, KERNEL_MAX_LIBS));
     struct kernel_lib_ref *lib = &p->libs[(*p->num_libs)++];
     lib->line = p->line;
-    return copy_word(p, word, lib->name, sizeof(lib->name));
+    for (int n = 0; n < 2 && (n == 0 || (p->kernel && dgl_str_trim(p->rest).len > 0)); n++) {
+        TRY(take_word(p, "the lib's name", &word));
+        for (size_t i = 0; i < word.len; i++)
+            if (!((word.p[i] >= 'a' && word.p[i] <= 'z') ||
+                  (word.p[i] >= '0' && word.p[i] <= '9') ||
+                  strchr(p->kernel ? "_{}" : "_", word.p[i])))
+                return kernel_parser_fail(p, "LIB: '%.*s' may hold only a to z, 0 to 9 and _%s",
+                                          (int)word.len, word.p,
+                                          p->kernel ? ", and one {key}" : "");
+        TRY(copy_word(p, word, n == 0 ? lib->name : lib->other, sizeof(lib->name)));
+    }
+done:
+    return status;
 }
 
 static enum dgl_status parse_step(struct kernel_parser *p)

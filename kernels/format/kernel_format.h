@@ -62,10 +62,10 @@ bool kernel_is_fact(const char *name);
 /* `name` is that of a LET or SHARED. */
 bool kernel_decls_have(const struct kernel_decls *decls, const char *name);
 
-/* Returns the key of a lib's "{key}", or an empty string. */
-struct dgl_str kernel_lib_key(const struct kernel_lib_ref *ref);
-/* The name of a lib with its "{key}" replaced by `word`. */
-void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char out[96]);
+/* Returns the key of the "{key}" in a lib's name, or an empty string. */
+struct dgl_str kernel_lib_key(const char *pattern);
+/* Writes the name of a lib with its "{key}" replaced by `word`. */
+void kernel_lib_name(const char *pattern, struct dgl_str word, char out[96]);
 
 /* Parses a whole file. `text` is NUL-terminated and must live as long as `arena`, which owns *out.
  * Messages start with `path`. Errors are DGL_ERR_KERNEL, "PATH:LINE: ...". */

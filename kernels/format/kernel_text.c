@@ -58,20 +58,20 @@ bool kernel_is_identifier(struct dgl_str word)
     return word.len > 0;
 }
 
-struct dgl_str kernel_lib_key(const struct kernel_lib_ref *ref)
+struct dgl_str kernel_lib_key(const char *pattern)
 {
-    const char *open = strchr(ref->name, '{'), *close = strchr(ref->name, '}');
+    const char *open = strchr(pattern, '{'), *close = strchr(pattern, '}');
     return open && close ? (struct dgl_str){open + 1, (size_t)(close - open - 1)} : DGL_STR("");
 }
 
-void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char out[96])
+void kernel_lib_name(const char *pattern, struct dgl_str word, char out[96])
 {
-    struct dgl_str key = kernel_lib_key(ref);
+    struct dgl_str key = kernel_lib_key(pattern);
     if (key.len == 0)
-        snprintf(out, 96, "%s", ref->name);
+        snprintf(out, 96, "%s", pattern);
     else
-        snprintf(out, 96, "%.*s%.*s%s", (int)(key.p - 1 - ref->name), ref->name, (int)word.len,
-                 word.p, key.p + key.len + 1);
+        snprintf(out, 96, "%.*s%.*s%s", (int)(key.p - 1 - pattern), pattern, (int)word.len, word.p,
+                 key.p + key.len + 1);
 }
 
 /* ---- names: of the file, of all expressions, and reserved ones
@@ -287,20 +287,22 @@ static enum dgl_status check_step(struct kernel_parser *p)
     return DGL_OK;
 }
 
-/* Allows at most one "{key}", of a WHEN line, so that all libs that it can refer to are known in
- * advance. */
+/* Allows at most one "{key}" in a name, of a WHEN line, so that all libs that it can refer to are
+ * known in advance. Both names of a line have the same key. */
 static enum dgl_status check_libs(struct kernel_parser *p)
 {
-    for (uint32_t i = 0; i < p->kernel->num_libs; i++) {
-        const struct kernel_lib_ref *lib = &p->kernel->libs[i];
-        const char *open = strchr(lib->name, '{'), *close = strchr(lib->name, '}');
+    for (uint32_t i = 0; i < 2 * p->kernel->num_libs; i++) {
+        const struct kernel_lib_ref *lib = &p->kernel->libs[i / 2];
+        const char *name = i % 2 ? lib->other : lib->name;
+        const char *open = strchr(name, '{'), *close = strchr(name, '}');
         p->line = lib->line;
         if (!open && !close)
             continue;
         if (!open || !close || close < open || strchr(open + 1, '{') || strchr(close + 1, '}'))
-            return kernel_parser_fail(p, "LIB: '%s' has more than one {key}, or half of one",
-                                      lib->name);
+            return kernel_parser_fail(p, "LIB: '%s' has more than one {key}, or half of one", name);
         struct dgl_str key = {open + 1, (size_t)(close - open - 1)};
+        if (i % 2 && !dgl_str_equal(key, kernel_lib_key(lib->name)))
+            return kernel_parser_fail(p, "LIB: '%s' and '%s' have different keys", lib->name, name);
         uint32_t w = 0;
         while (w < p->kernel->num_when && !dgl_str_eq(key, p->kernel->when[w].key))
             w++;

@@ -346,10 +346,10 @@ static bool fill_names(struct attempt *a)
     choice->num_lets = kernel->decls.num_lets;
     for (uint32_t i = 0; i < kernel->num_libs; i++) {
         char key[64], name[96];
-        struct dgl_str part = kernel_lib_key(&kernel->libs[i]);
+        struct dgl_str part = kernel_lib_key(kernel->libs[i].name);
         snprintf(key, sizeof(key), "%.*s", (int)part.len, part.p);
-        kernel_lib_name(&kernel->libs[i], dgl_str_of(kernel_request_word(request, key)), name);
-        choice->libs[i] = kernel_set_lib(a->fit->set, name);
+        choice->libs[i] = kernel_set_lib_of(a->fit->set, &kernel->libs[i],
+                                            dgl_str_of(kernel_request_word(request, key)), name);
         assert(choice->libs[i]);
         choice->num_lets += choice->libs[i]->decls.num_lets;
     }

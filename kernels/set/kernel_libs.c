@@ -42,15 +42,14 @@ static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct
     enum dgl_status status = DGL_OK;
     for (uint32_t r = 0; r < kernel->num_libs; r++) {
         const struct kernel_lib_ref *ref = &kernel->libs[r];
-        struct dgl_str key = kernel_lib_key(ref), words = DGL_STR("none"), word;
+        struct dgl_str key = kernel_lib_key(ref->name), words = DGL_STR("none"), word;
         uint32_t most_lets = 0, most_shared = 0;
         for (uint32_t i = 0; i < kernel->num_when; i++)
             if (dgl_str_eq(key, kernel->when[i].key))
                 words = dgl_str_of(kernel->when[i].words);
         while (kernel_word_next(&words, &word)) {
             char name[96];
-            kernel_lib_name(ref, word, name);
-            const struct kernel_lib *lib = kernel_set_lib(set, name);
+            const struct kernel_lib *lib = kernel_set_lib_of(set, ref, word, name);
             *at = NULL;
             if (!lib)
                 TRY(dgl_fail(log, DGL_ERR_KERNEL,

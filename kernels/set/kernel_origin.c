@@ -10,15 +10,16 @@
 bool kernel_splices(const struct kernel *kernel, const struct kernel_lib *lib)
 {
     for (uint32_t r = 0; r < kernel->num_libs; r++) {
-        const struct dgl_str key = kernel_lib_key(&kernel->libs[r]);
+        const struct dgl_str key = kernel_lib_key(kernel->libs[r].name);
         struct dgl_str words = DGL_STR("none"), word;
         for (uint32_t i = 0; i < kernel->num_when; i++)
             if (dgl_str_eq(key, kernel->when[i].key))
                 words = dgl_str_of(kernel->when[i].words);
         while (kernel_word_next(&words, &word)) {
-            char name[96];
-            kernel_lib_name(&kernel->libs[r], word, name);
-            if (strcmp(name, lib->name) == 0)
+            char name[96], other[96];
+            kernel_lib_name(kernel->libs[r].name, word, name);
+            kernel_lib_name(kernel->libs[r].other, word, other);
+            if (strcmp(name, lib->name) == 0 || strcmp(other, lib->name) == 0)
                 return true;
         }
     }

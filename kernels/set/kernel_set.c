@@ -1,4 +1,5 @@
 /* Kernel sets: look-up of kernels and libs, layers of hints, creation and destruction. */
+#include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_set_internal.h"
 
 #include <stdlib.h>
@@ -43,6 +44,23 @@ const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char
         if (strcmp(set->libs[i]->name, name) == 0)
             return set->libs[i];
     return NULL;
+}
+
+const struct kernel_lib *kernel_set_lib_of(const struct kernel_set *set,
+                                           const struct kernel_lib_ref *ref, struct dgl_str word,
+                                           char name[96])
+{
+    const struct kernel_lib *lib = NULL;
+    if (ref->other[0]) {
+        kernel_lib_name(ref->other, word, name);
+        lib = kernel_set_lib(set, name);
+    }
+    char first[96];
+    kernel_lib_name(ref->name, word, first);
+    const struct kernel_lib *own = kernel_set_lib(set, first);
+    if (own || !lib)
+        memcpy(name, first, sizeof(first));
+    return own ? own : lib;
 }
 
 size_t kernel_set_num_libs(const struct kernel_set *set)

@@ -1,5 +1,9 @@
 // Code that several weight_*_llvmpipe libs share. See lib row_llvmpipe for GROUP and CODES.
 
+// For lib weight_columns_llvmpipe, see lib weight_words.
+#define weight_load(i)  W[(i) / 4u][(i) % 4u]
+#define weight_load4(i) W[(i) / 4u]
+
 // Four codes of four bits: those at bit s of each byte of q.
 #define NIBBLE_CODES(c, q, s) \
     CODES(c, float((q >> (s)) & 15u), float((q >> (s + 8)) & 15u), \

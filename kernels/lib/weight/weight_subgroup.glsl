@@ -36,6 +36,10 @@ uint lane_pick(uvec4 four, uint at)
     return (at & 1u) == 0u ? two.x : two.y;
 }
 
+// For lib weight_columns_subgroup, see lib weight_words.
+#define weight_load(i)  lane_pick(W[(i) / 4u], (i) % 4u)
+#define weight_load4(i) W[(i) / 4u]
+
 // The lane's columns of x. No function takes them as an array: NVIDIA's compiler copied it.
 vec4 lane_x[8];
 

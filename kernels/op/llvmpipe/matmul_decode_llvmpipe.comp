@@ -54,7 +54,8 @@
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_llvmpipe
-//! LIB weight_{weight}_llvmpipe
+//! LIB weight_{weight}_llvmpipe weight_{weight}
+//! LIB weight_columns_llvmpipe
 //! LIB matmul_source
 //! LIB activations
 //! LIB matmul_result

@@ -53,7 +53,8 @@
 //! PREFER LLVMPIPE ? 50 : -10
 //! STEP read
 //! LIB weight_llvmpipe
-//! LIB weight_{weight}_llvmpipe
+//! LIB weight_{weight}_llvmpipe weight_{weight}
+//! LIB weight_columns_llvmpipe
 //! LIB activations
 //! LIB matmul_result
 //! LIB row_llvmpipe

@@ -55,7 +55,8 @@
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
 //! LIB weight_llvmpipe
-//! LIB weight_{weight}_llvmpipe
+//! LIB weight_{weight}_llvmpipe weight_{weight}
+//! LIB weight_columns_llvmpipe
 //! LIB moe_glu
 //! LIB moe_rows
 //! LIB moe_tile

@@ -99,7 +99,8 @@
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_subgroup
-//! LIB weight_{weight}_subgroup
+//! LIB weight_{weight}_subgroup weight_{weight}
+//! LIB weight_columns_subgroup
 //! LIB matmul_source
 //! LIB activations
 //! LIB matmul_result

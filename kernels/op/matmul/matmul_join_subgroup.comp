@@ -68,7 +68,8 @@
 //! REQUIRE WG_SIZE % SUBGROUP == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
 //! LIB weight_subgroup
-//! LIB weight_{weight}_subgroup
+//! LIB weight_{weight}_subgroup weight_{weight}
+//! LIB weight_columns_subgroup
 //! LIB matmul_join
 //! LIB activations
 //! LIB matmul_result

@@ -1,0 +1,51 @@
+// Weights for kernels with subgroups, of formats that have no lib weight_*_subgroup of their own.
+//
+// A lane has 32 neighbouring columns, which lib weight_* reads and converts. Needs libs
+// weight_subgroup, and weight_*_subgroup or weight_*.
+#ifndef LANE_RAW
+#define LANE_FETCHES (32 / WEIGHT_SPAN)
+#define LANE_RAW     (LANE_FETCHES * WEIGHT_RAW * 4)
+
+uint lane_k; // first column of the lane in a row
+
+uint lane_vec4(uint lane, uint i, uint width)
+{
+    return lane * 8u + i;
+}
+
+void lane_begin(uint slice, uint lane, uint width, uint zero)
+{
+    lane_k = min((slice * uint(SUBGROUP) + lane) * 32u, uint((K - 1) / 32 * 32));
+}
+
+void lane_fetch(uint row, out uint raw[LANE_RAW])
+{
+    uvec4 four[WEIGHT_RAW], v4;
+    for (int f = 0; f < LANE_FETCHES; f++) {
+        weight_fetch16(4u * row, lane_k + uint(f * WEIGHT_SPAN), four);
+        for (int i = 0; i < WEIGHT_RAW; i++) {
+            LANE_RAW4((f * WEIGHT_RAW + i) * 4, four[i])
+        }
+    }
+}
+
+void lane_prepare()
+{
+}
+
+float lane_dot(uint raw[LANE_RAW])
+{
+    float sum = 0.0;
+    uvec4 four[WEIGHT_RAW];
+    vec4 w[4];
+    for (int half_lane = 0; half_lane < 2; half_lane++) {
+        int at = half_lane * 16 / WEIGHT_SPAN * WEIGHT_RAW * 4;
+        for (int i = 0; i < WEIGHT_RAW; i++)
+            four[i] = LANE_FOUR(at + 4 * i);
+        weight_decode16(four, lane_k + uint(16 * half_lane), w);
+        for (int i = 0; i < 4; i++)
+            sum += dot(w[i], lane_x[4 * half_lane + i]);
+    }
+    return sum;
+}
+#endif

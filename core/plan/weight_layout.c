@@ -19,6 +19,17 @@ static const struct weight_layout layouts[] = {
     {DGL_MXFP4, "split", {{1, 16}, {0, 1}}},
     {DGL_Q4_K, "split", {{16, 128}, {0, 16}}},
     {DGL_Q6_K, "split", {{0, 208}, {208, 2}}},
+    {DGL_IQ1_S, "split", {{2, 48}, {0, 2}}},
+    {DGL_IQ1_M, "split", {{0, 48}, {48, 8}}},
+    {DGL_IQ2_XXS, "split", {{2, 64}, {0, 2}}},
+    {DGL_IQ2_XS, "split", {{2, 72}, {0, 2}}},
+    {DGL_IQ2_S, "split", {{2, 80}, {0, 2}}},
+    {DGL_IQ3_XXS, "split", {{2, 96}, {0, 2}}},
+    {DGL_IQ3_S, "split", {{2, 108}, {0, 2}}},
+    {DGL_TQ1_0, "split", {{0, 52}, {52, 2}}},
+    {DGL_TQ2_0, "split", {{0, 64}, {64, 2}}},
+    {DGL_Q1_0, "split", {{2, 16}, {0, 2}}},
+    {DGL_Q2_0, "split", {{2, 16}, {0, 2}}},
 };
 
 const struct weight_layout *weight_layout_find(enum dgl_dtype dtype, const char *name)

@@ -1,5 +1,4 @@
 /* Kernel sets: look-up of kernels and libs, layers of hints, creation and destruction. */
-#include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_set_internal.h"
 
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "kernels/format/kernel_format.h"
 #include "kernels/set/embedded.h"
 #include "kernels/set/kernel_hints.h"
 

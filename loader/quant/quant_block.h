@@ -89,24 +89,17 @@ void iq4_xs_decode(const uint8_t *src, float *dst);
 
 /* ---- quant_grid.c: one to three bits a value ---- */
 
-#define Q1_0_VALUES 128
-#define Q2_0_VALUES 64
-
-/* Declares NAME_decode() and NAME_to_PROMOTED(). */
-#define GRID_FORMAT(name, promoted)                                                                \
-    void name##_decode(const uint8_t *src, float *dst);                                            \
-    void name##_to_##promoted(const uint8_t *src, uint8_t *dst);
-GRID_FORMAT(iq1_s, affine)
-GRID_FORMAT(iq1_m, affine)
-GRID_FORMAT(iq2_xxs, affine)
-GRID_FORMAT(iq2_xs, affine)
-GRID_FORMAT(iq2_s, affine)
-GRID_FORMAT(iq3_xxs, affine)
-GRID_FORMAT(iq3_s, affine)
-GRID_FORMAT(tq1_0, q8_0)
-GRID_FORMAT(tq2_0, q8_0)
-GRID_FORMAT(q1_0, q8_0)
-GRID_FORMAT(q2_0, q8_0)
+void iq1_s_decode(const uint8_t *src, float *dst);
+void iq1_m_decode(const uint8_t *src, float *dst);
+void iq2_xxs_decode(const uint8_t *src, float *dst);
+void iq2_xs_decode(const uint8_t *src, float *dst);
+void iq2_s_decode(const uint8_t *src, float *dst);
+void iq3_xxs_decode(const uint8_t *src, float *dst);
+void iq3_s_decode(const uint8_t *src, float *dst);
+void tq1_0_decode(const uint8_t *src, float *dst);
+void tq2_0_decode(const uint8_t *src, float *dst);
+void q1_0_decode(const uint8_t *src, float *dst);
+void q2_0_decode(const uint8_t *src, float *dst);
 
 static inline uint16_t load_u16(const uint8_t *p)
 {

@@ -1,15 +1,16 @@
 /* Formats of one to three bits a value: points of a grid with signs (iq1, iq2, iq3), ternary values
  * (tq1_0, tq2_0), and codes without a table (q1_0, q2_0). */
 #include <pthread.h>
-#include <string.h>
 
 #include "loader/quant/quant.h"
 #include "loader/quant/quant_block.h"
 #include "loader/quant/quant_grid_sets.h"
 
-/* A block of up to 256 values: value i is scale[i / 16] * q[i]. */
+#define GRID_GROUP 16 /* values that share a scale, at least */
+
+/* A block of up to 256 values: value i is scale[i / GRID_GROUP] * q[i]. */
 struct grid_values {
-    float scale[K_VALUES / AFFINE_GROUP];
+    float scale[K_VALUES / GRID_GROUP];
     int8_t q[K_VALUES];
 };
 
@@ -221,7 +222,7 @@ static void tq2_0_values(const uint8_t *src, struct grid_values *out)
 /* f16 d, 16 bytes of signs: set means positive. */
 static void q1_0_values(const uint8_t *src, struct grid_values *out)
 {
-    for (unsigned i = 0; i < Q1_0_VALUES; i++)
+    for (unsigned i = 0; i < 128; i++)
         out->q[i] = src[2 + i / 8] >> i % 8 & 1 ? 1 : -1;
     one_scale(src, out);
 }
@@ -229,65 +230,31 @@ static void q1_0_values(const uint8_t *src, struct grid_values *out)
 /* f16 d, 16 bytes of codes, four neighbours to a byte. */
 static void q2_0_values(const uint8_t *src, struct grid_values *out)
 {
-    for (unsigned i = 0; i < Q2_0_VALUES; i++)
+    for (unsigned i = 0; i < 64; i++)
         out->q[i] = (int8_t)((src[2 + i / 4] >> i % 4 * 2 & 3) - 1);
     one_scale(src, out);
 }
 
 /* ---- the codecs ---- */
 
-static void values_to_f32(const struct grid_values *values, unsigned count, float *dst)
-{
-    for (unsigned i = 0; i < count; i++)
-        dst[i] = values->scale[i / 16] * (float)values->q[i];
-}
-
-static void values_to_affine(const struct grid_values *values, unsigned count, uint8_t *dst)
-{
-    for (unsigned i = 0; i < count; i += AFFINE_VALUES, dst += sizeof(struct affine_block)) {
-        struct affine_block block;
-        memcpy(block.q, values->q + i, sizeof(block.q));
-        for (unsigned g = 0; g < AFFINE_VALUES / AFFINE_GROUP; g++) {
-            block.group[g].scale = values->scale[i / AFFINE_GROUP + g];
-            block.group[g].min = 0;
-        }
-        memcpy(dst, &block, sizeof(block));
-    }
-}
-
-/* For formats with one f16 scale. */
-static void values_to_q8_0(const struct grid_values *values, unsigned count, uint8_t *dst)
-{
-    for (unsigned i = 0; i < count; i += LEGACY_VALUES, dst += 2 + LEGACY_VALUES) {
-        store_u16(dst, dgl_f32_to_f16(values->scale[i / 16]));
-        memcpy(dst + 2, values->q + i, LEGACY_VALUES);
-    }
-}
-
-/* Defines NAME_decode() and NAME_to_PROMOTED() from NAME_values(). */
-#define GRID_CODEC(name, count, promoted)                                                          \
+/* Defines NAME_decode() from NAME_values(). */
+#define GRID_CODEC(name, count)                                                                    \
     void name##_decode(const uint8_t *src, float *dst)                                             \
     {                                                                                              \
         struct grid_values values;                                                                 \
         grids_need();                                                                              \
         name##_values(src, &values);                                                               \
-        values_to_f32(&values, count, dst);                                                        \
-    }                                                                                              \
-    void name##_to_##promoted(const uint8_t *src, uint8_t *dst)                                    \
-    {                                                                                              \
-        struct grid_values values;                                                                 \
-        grids_need();                                                                              \
-        name##_values(src, &values);                                                               \
-        values_to_##promoted(&values, count, dst);                                                 \
+        for (unsigned i = 0; i < (count); i++)                                                     \
+            dst[i] = values.scale[i / GRID_GROUP] * (float)values.q[i];                            \
     }
-GRID_CODEC(iq1_s, K_VALUES, affine)
-GRID_CODEC(iq1_m, K_VALUES, affine)
-GRID_CODEC(iq2_xxs, K_VALUES, affine)
-GRID_CODEC(iq2_xs, K_VALUES, affine)
-GRID_CODEC(iq2_s, K_VALUES, affine)
-GRID_CODEC(iq3_xxs, K_VALUES, affine)
-GRID_CODEC(iq3_s, K_VALUES, affine)
-GRID_CODEC(tq1_0, K_VALUES, q8_0)
-GRID_CODEC(tq2_0, K_VALUES, q8_0)
-GRID_CODEC(q1_0, Q1_0_VALUES, q8_0)
-GRID_CODEC(q2_0, Q2_0_VALUES, q8_0)
+GRID_CODEC(iq1_s, K_VALUES)
+GRID_CODEC(iq1_m, K_VALUES)
+GRID_CODEC(iq2_xxs, K_VALUES)
+GRID_CODEC(iq2_xs, K_VALUES)
+GRID_CODEC(iq2_s, K_VALUES)
+GRID_CODEC(iq3_xxs, K_VALUES)
+GRID_CODEC(iq3_s, K_VALUES)
+GRID_CODEC(tq1_0, K_VALUES)
+GRID_CODEC(tq2_0, K_VALUES)
+GRID_CODEC(q1_0, 128)
+GRID_CODEC(q2_0, 64)

@@ -15,15 +15,10 @@ struct row {
 };
 
 static const struct row rows[] = {
-    {"iq4_nl", DGL_IQ4_NL, DGL_Q8_0, {0, -1}},     {"q5_0", DGL_Q5_0, DGL_Q8_0, {0, -1}},
-    {"q3_k", DGL_Q3_K, DGL_Q6_K, {108, -1}},       {"q4_1", DGL_Q4_1, DGL_AFFINE, {0, 2}},
-    {"q5_1", DGL_Q5_1, DGL_AFFINE, {0, 2}},        {"q2_k", DGL_Q2_K, DGL_AFFINE, {80, 82}},
-    {"iq4_xs", DGL_IQ4_XS, DGL_AFFINE, {0, -1}},   {"iq1_s", DGL_IQ1_S, DGL_AFFINE, {0, -1}},
-    {"iq1_m", DGL_IQ1_M, DGL_AFFINE, {-1, -1}},    {"iq2_xxs", DGL_IQ2_XXS, DGL_AFFINE, {0, -1}},
-    {"iq2_xs", DGL_IQ2_XS, DGL_AFFINE, {0, -1}},   {"iq2_s", DGL_IQ2_S, DGL_AFFINE, {0, -1}},
-    {"iq3_xxs", DGL_IQ3_XXS, DGL_AFFINE, {0, -1}}, {"iq3_s", DGL_IQ3_S, DGL_AFFINE, {0, -1}},
-    {"tq1_0", DGL_TQ1_0, DGL_Q8_0, {52, -1}},      {"tq2_0", DGL_TQ2_0, DGL_Q8_0, {64, -1}},
-    {"q1_0", DGL_Q1_0, DGL_Q8_0, {0, -1}},         {"q2_0", DGL_Q2_0, DGL_Q8_0, {0, -1}},
+    {"iq4_nl", DGL_IQ4_NL, DGL_Q8_0, {0, -1}},   {"q5_0", DGL_Q5_0, DGL_Q8_0, {0, -1}},
+    {"q3_k", DGL_Q3_K, DGL_Q6_K, {108, -1}},     {"q4_1", DGL_Q4_1, DGL_AFFINE, {0, 2}},
+    {"q5_1", DGL_Q5_1, DGL_AFFINE, {0, 2}},      {"q2_k", DGL_Q2_K, DGL_AFFINE, {80, 82}},
+    {"iq4_xs", DGL_IQ4_XS, DGL_AFFINE, {0, -1}},
 };
 
 /* 0, the smallest and largest subnormal, ordinary ones of both signs, the largest. */
@@ -94,8 +89,9 @@ static void padded_rows_stay_inside(void **state)
 
 static void types_with_kernels_are_not_widened(void **state)
 {
-    static const enum dgl_dtype types[] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_0,
-                                           DGL_Q4_K, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
+    static const enum dgl_dtype types[] = {DGL_F32,   DGL_F16,   DGL_BF16, DGL_Q8_0,
+                                           DGL_Q4_0,  DGL_Q4_K,  DGL_Q5_K, DGL_Q6_K,
+                                           DGL_MXFP4, DGL_IQ3_S, DGL_TQ2_0};
     uint8_t block[MAX_BYTES] = {0}, wide[MAX_BYTES];
     enum dgl_dtype promoted;
     (void)state;

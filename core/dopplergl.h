@@ -153,9 +153,9 @@ enum dgl_entry {
  * weights again when kernels with another layout are set, and after its device was lost.
  * A function that fails returns an error, and may set why->text to the error line of the call.
  * Thread-safety: the library may call each function from several threads at once, including
- * threads of its own. No function may call the library. Cost: loading opens a file of weights for
- * every few MiB that it reads from it. With hashes, which only packs have, it reads every file
- * twice (dgl_model_params.hash_weights). */
+ * threads of its own: loading reads weights on up to 16 of them. No function may call the library.
+ * Cost: loading opens a file of weights for every few MiB that it reads from it. With hashes, which
+ * only packs have, it reads every file twice (dgl_model_params.hash_weights). */
 struct dgl_source {
     void *priv; /* first argument of the functions */
     /* Sets *entry. DGL_ENTRY_NONE is no failure. */

@@ -246,7 +246,7 @@ enum gl_hostbuf_use { GL_HOSTBUF_UPLOAD, GL_HOSTBUF_READBACK };
 
 /* Staging memory for writes, whose slots are segments. gl_upload.c */
 #define GL_UPLOAD_SEGMENTS      4
-#define GL_UPLOAD_SEGMENT_BYTES (8u << 20)
+#define GL_UPLOAD_SEGMENT_BYTES (1u << 20)
 struct gl_upload {
     struct gl_staging *staging; /* NULL until it is needed */
     uint32_t segment, used;

@@ -290,7 +290,7 @@ static bool is_wanted(const struct upload *u, const struct weight_place *place)
     return !u->p->only || u->p->only[place->buffer];
 }
 
-/* Lists what is read from files. Computes the bands that are not. */
+/* Lists the pieces that are read from files. Computes the other bands. */
 static enum dgl_status list_pieces(struct upload *u)
 {
     const struct model_weights *weights = u->wb->weights;

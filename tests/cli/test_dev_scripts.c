@@ -140,20 +140,28 @@ struct measurement {
 };
 
 #define PEER                                                                                       \
-    "#!/bin/sh\ncat <<END\n[{\"n_gen\": 0, \"samples_ts\": [10, 30, 20], \"build_commit\": "       \
-    "\"abc\", "                                                                                    \
-    "\"build_number\": 1}, {\"n_gen\": 64, \"samples_ts\": [400, 600, 500], "                      \
-    "\"build_commit\": \"abc\", \"build_number\": 1}]\nEND\n"
+    "#!/bin/sh\nfor word; do\ncase $last in -p) p=${word##*,} ;; -n) n=$word ;; -d) "              \
+    "d=${word##*,} ;; "                                                                            \
+    "esac\nlast=$word\ndone\n"                                                                     \
+    "cat <<END\n[{\"n_prompt\": $p, \"n_gen\": 0, \"n_depth\": 0, \"samples_ts\": [10, 30, 20], "  \
+    "\"build_commit\": \"abc\", \"build_number\": 1}, {\"n_prompt\": 0, \"n_gen\": ${n:-0}, "      \
+    "\"n_depth\": ${d:-0}, \"samples_ts\": [400, 600, 500], \"build_commit\": \"abc\", "           \
+    "\"build_number\": 1}]\nEND\n"
 
 static const struct measurement measurements[] = {
-    {"right tokens", "[7, 8]", PEER, 0, "decode 1000.0, prefill 8000.0 tok/s, dispatch",
-     "| llama-3.2-1b:q4_k, depth 4,096 | 1,000 | 500 | 2.00 | 900 | 8,000 | 20 | 12.3 | 2 | "
-     "dispatch |"},
-    {"another token at a tie", "[7, 9]", PEER, 0, "decode 500.0, prefill 20.0", "| 2.00 |"},
+    {"right tokens", "[7, 8]", PEER, 0, "ours: decode 1000.0, prefill 8000.0 tok/s",
+     "| llama-3.2-1b Q4_K_M | 1,000 | 500 | 2.00 | 900 | 8,000 | 20 | 1 | dispatch |"},
+    {"another token at a tie", "[7, 9]", PEER, 0, "Vulkan0: decode 500.0, prefill 20.0",
+     "| llama-3.2-1b Q4_K_M | 0.80 | 1.60 | 1.50 |"},
+    {"sequences", "[7, 8]", PEER, 0, "by llama-quantize",
+     "| llama-3.2-1b Q4_K_M | ours | 1,000 | 1,000 | 1,000 | 1,000 | 1,000 | 1,000 |\n"
+     "| llama-3.2-1b Q4_K_M | llama.cpp Vulkan |  |  |  |  |  | 20 |"},
+    {"depths", "[7, 8]", PEER, 0, "by llama-quantize",
+     "| llama-3.2-1b Q4_K_M | llama.cpp Vulkan |  | 500 |"},
     {"a wrong token", "[6, 8]", PEER, 1, "token 0 is 6, wanted 7 (margin 1.000)", NULL},
     {"a token too few", "[7]", PEER, 1, "token 1 is missing", NULL},
     {"a peer that fails", "[7, 8]", "#!/bin/sh\necho no device >&2\nexit 1\n", 0, "no device",
-     "- 1b-q4_k-d4096, Vulkan0: no device"},
+     "- llama-3.2-1b Q4_K_M, Vulkan0: first: no device"},
 };
 
 static void measurement_case(void **state)
@@ -167,16 +175,19 @@ static void measurement_case(void **state)
     assert_int_equal(mkdir(checked(model), 0700), 0);
     write_reference(model);
     snprintf(text, sizeof(text),
-             "#!/bin/sh\n[ $1 = generate ] && echo '{\"tokens\": %s}' && exit\ncat <<END\n"
+             "#!/bin/sh\n[ $1 = generate ] && echo '{\"tokens\": %s}' && exit\n"
+             "[ $2 = load ] && echo '{\"warm\": {\"model_ms\": 1500}}' && exit\ncat <<END\n"
              "{\"model\": \"llama\", \"commit\": \"c0ffee\", \"decode_tps\": 1000, "
              "\"prefill_tps\": 8000, \"decode_gbps\": 900, \"ttft_ms_warm\": 12.34, "
-             "\"executor\": \"dispatch\", \"modelInfo\": {\"parameters\": 5}, \"counters\": "
+             "\"executor\": \"dispatch\", \"held_bytes\": 1600000000, "
+             "\"file_bytes\": 800000000, \"counters\": "
              "{\"decode\": {\"dispatches\": 128}}, \"device\": {\"name\": \"GPU\"}, \"env\": "
              "{\"gpu\": {\"description\": \"GL\"}}}\nEND\n",
              row->tokens);
     char *program = make_program(dir, "dopplergl", text);
     char *peer = make_program(dir, "llama-bench", row->peer);
-    /* The scripts expect the generator of files in their folder. This one writes no file. */
+    char *quantize = make_program(dir, "llama-quantize", "#!/bin/sh\ncp $1 $2\n");
+    /* The scripts expect the generator of files in their folder. This one writes short files. */
     struct process_result copy;
     process_run(&(struct process_params){.program = "/usr/bin/env",
                                          .args = (const char *const[]){"cp", "tools/dev/measure.py",
@@ -184,16 +195,34 @@ static void measurement_case(void **state)
                 &copy);
     assert_code(&copy, 0);
     process_finish(&copy);
-    const char *maker = "import sys\nopen(sys.argv[1], 'w')\n";
+    const char *maker = "SHAPES = {'llama-3.2-1b': 0, 'llama-3.1-8b': 0}\nFILE_TYPES = ['Q4_K_M']\n"
+                        "def quant_name(word):\n    return word\n"
+                        "def write(path, shape, kind):\n    open(path, 'w').write(kind)\n";
     test_write_file(dir, "random_gguf.py", maker, strlen(maker));
     char *script = dgl_path_join(dir, "measure.py");
-    run_script(&r, (const char *const[]){checked(script), "--dopplergl", program, "--data", dir,
-                                         "--fixtures", dir, "--peer", dir, "--peer-device",
-                                         "Vulkan0", "--rows", "1b-q4_k-d4096,8b-q4_k", "--work",
-                                         dir, "--out", checked(report), NULL});
+    run_script(&r, (const char *const[]){checked(script),
+                                         "--dopplergl",
+                                         program,
+                                         "--data",
+                                         dir,
+                                         "--fixtures",
+                                         dir,
+                                         "--peer",
+                                         dir,
+                                         "--peer-device",
+                                         "Vulkan0",
+                                         "--rows",
+                                         "llama-3.1-8b:Q4_K_M,llama-3.2-1b:Q4_K_M",
+                                         "--parts",
+                                         "decode,sequences,load,start",
+                                         "--work",
+                                         dir,
+                                         "--out",
+                                         checked(report),
+                                         NULL});
     assert_code(&r, row->code);
     assert_contains(r.out, row->says);
-    if (row->table && strstr(r.out, "8b-q4_k: ") < strstr(r.out, "1b-q4_k-d4096: "))
+    if (row->table && strstr(r.out, "llama-3.1-8b:") > strstr(r.out, "llama-3.2-1b:"))
         fail_msg("rows are not in the order asked for:\n%s", r.out);
     process_finish(&r);
     assert_true(dgl_path_exists(report) == (row->table != NULL));
@@ -219,6 +248,7 @@ static void measurement_case(void **state)
     free(doc);
     free(program);
     free(peer);
+    free(quantize);
     free(script);
     test_tmpdir_remove(dir);
 }
@@ -378,17 +408,17 @@ static void sizes_are_drawn(void **state)
     size_t len;
     (void)state;
     const char *json =
-        "{\"rows\": [{\"depth\": 0, \"shape\": \"a:q4_k\", \"ours\": {\"weight_bytes\": "
-        "1e9, \"decode_tps\": 2000}, \"peers\": {\"CUDA0\": {\"decode_tps\": 900}}}, "
-        "{\"depth\": 0, \"shape\": \"b:q4_k\", \"ours\": {\"weight_bytes\": 5e9, "
-        "\"decode_tps\": 500}, \"peers\": {\"CUDA0\": {\"fault\": \"no\"}}}]}";
+        "{\"rows\": [{\"shape\": \"a\", \"type\": \"Q8_0\", \"ours\": {\"held_bytes\": 1e9, "
+        "\"decode\": {\"0\": 2000}}, \"peers\": {\"CUDA0\": {\"decode\": {\"0\": 900}}}}, "
+        "{\"shape\": \"b\", \"type\": \"Q8_0\", \"ours\": {\"held_bytes\": 5e9, \"decode\": "
+        "{\"0\": 500}}, \"peers\": {\"CUDA0\": {\"faults\": [\"no\"]}}}]}";
     test_write_file(dir, "r.json", json, strlen(json));
     run_script(&r, (const char *const[]){"tools/dev/plot_sizes.py", checked(figure),
                                          checked(report), NULL});
     assert_code(&r, 0);
     process_finish(&r);
     assert_int_equal(dgl_file_slurp(NULL, figure, 1 << 20, &text, &len), DGL_OK);
-    assert_contains(text, "a:q4_k");
+    assert_contains(text, "a Q8_0");
     assert_contains(text, "llama.cpp CUDA0");
     assert_int_equal(test_occurrences(text, "<circle"), 3);
     free(text);
@@ -415,6 +445,21 @@ static const struct script_row scripts[] = {
      NULL},
     {"count_words of no file", {"tools/dev/count_words.py", "/none"}, 1, NULL, "/none: "},
     {"measure", {"tools/dev/measure.py", "--help"}, 0, "--rows", NULL},
+    {"measure of no shape",
+     {"tools/dev/measure.py", "--out", "/none/x", "--rows", "x:Q4_K_M"},
+     2,
+     NULL,
+     "--rows: no x; there are smollm2-135m"},
+    {"measure of no type",
+     {"tools/dev/measure.py", "--out", "/none/x", "--rows", "llama-3.2-1b"},
+     2,
+     NULL,
+     "--rows llama-3.2-1b: wanted SHAPE:TYPE"},
+    {"measure of no part",
+     {"tools/dev/measure.py", "--out", "/none/x", "--parts", "all"},
+     2,
+     NULL,
+     "--parts: no all; there are decode"},
     {"performance_table", {"tools/dev/performance_table.py", "--help"}, 0, "--into", NULL},
     {"plot_sizes", {"tools/dev/plot_sizes.py", "--help"}, 0, "OUT.svg", NULL},
     {"random_gguf", {"tools/dev/random_gguf.py", "--help"}, 0, "llama-3.2-1b", NULL},

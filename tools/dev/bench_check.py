@@ -8,7 +8,8 @@ Two files are made from random blocks: a Q4_K_M mix, as people download it, and 
 a file of yours as the mix, and leaves out the comparison with the other file.
 Each ratio has a limit per class of device (LIMITS). Limits are far from the measured ratios, so that only a
 real loss exceeds them. If a ratio exceeds its limit, everything is measured a second time, because other programs
-may have slowed one side of it; it fails if it exceeds the limit twice. The exit code is 1 if a ratio exceeds its limit. `make bench-check` runs this script.
+may have slowed one side of it. A ratio that exceeds its limit twice fails, and the exit code is then 1.
+`make bench-check` runs this script.
 """
 import argparse
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The measured table of docs/performance.md, from a report of measure.py.
+"""The measured tables of docs/performance.md, from a report of measure.py.
 
     performance_table.py REPORT.json [--into docs/performance.md]
 
@@ -12,14 +12,19 @@ import textwrap
 
 BEGIN = "<!-- measured: made by tools/dev/performance_table.py, not by hand -->"
 END = "<!-- /measured -->"
+SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
 
 
 def number(value):
     return "" if value is None else f"{value:,.0f}"
 
 
+def fixed(value, digits):
+    return "" if value is None else f"{value:.{digits}f}"
+
+
 def backend(device):
-    """Vulkan for Vulkan0."""
+    """CUDA for CUDA0."""
     return device.rstrip("0123456789")
 
 
@@ -28,39 +33,76 @@ def few(value):
     return number(value) if value is None or value >= 1 else f"{value:.2f}"
 
 
-def rate(figures, phase):
-    return "fault" if "fault" in figures else number(figures.get(f"{phase}_tps"))
+def figure(side, what, key):
+    return side.get(what, {}).get(str(key))
 
 
-def table(report):
+def label(row):
+    return f"{row['shape']} {'all ' + row['type'][4:].upper() if row['type'].startswith('all-') else row['type']}"
+
+
+def lines_of(head, rows):
+    """A table without the columns that are empty in every row; nothing if only the first columns are left."""
+    kept = [i for i, name in enumerate(head) if any(row[i] for row in rows)]
+    if sum(head[i] not in ("file", "program") for i in kept) == 0:
+        return []
+    return ["| " + " | ".join(head[i] for i in kept) + " |", "| --- " * len(kept) + "|"] + [
+        "| " + " | ".join(row[i] for i in kept) + " |" for row in rows if any(row[i] for i in kept[1:])]
+
+
+def programs(row, peers, what):
+    """(name, table of figures) of each program that has such figures."""
+    sides = [("ours", row["ours"].get(what)), ("ours, f16", row["ours"].get(what + "_f16"))]
+    sides += [(f"llama.cpp {backend(name)}", row["peers"].get(name, {}).get(what)) for name in peers]
+    return [(name, figures) for name, figures in sides if figures]
+
+
+def tables(report):
     peers = sorted({name for row in report["rows"] for name in row["peers"]})
     prompts = sum(check["prompts"] for check in report["checks"])
     commits = sorted({row["ours"]["commit"] for row in report["rows"] if row["ours"].get("commit")})
     builds = sorted({p["build"] for row in report["rows"] for p in row["peers"].values() if "build" in p})
-    head = (f"{report['device']}, {report['driver']}, {report['measured']}, commit {', '.join(commits) or 'unknown'}"
-            + (f", llama.cpp {', '.join(builds)}" if builds else "") + ". First, the tokens of "
-            f"{len(report['checks'])} models and {prompts} prompts were compared with their references "
-            "on that GPU and were right.")
-    lines = textwrap.wrap(head, 100, break_long_words=False, break_on_hyphens=False) + ["",
-             "| shape | decode tok/s | " + "".join(f"llama.cpp {backend(name)} | " for name in peers) + "to the best | GB/s | prefill 512 | "
-             + "".join(f"llama.cpp {backend(name)} | " for name in peers) + "first token, ms | dispatches per token | executor |",
-             "| --- " * (8 + 2 * len(peers)) + "|"]
-    notes = []
+    head = (f"{report['device']}, {report['driver']}, {report['measured']}"
+            + (f", commit {', '.join(commits)}" if commits else "")
+            + (f", llama.cpp {', '.join(builds)}" if builds else "")
+            + ". " + (f"First, the tokens of {len(report['checks'])} models and {prompts} prompts were compared with "
+                      "their references on that GPU and were right." if prompts else report.get("remark", "")))
+    speed, memory, sequences, lengths, notes = [], [], [], [], []
     for row in report["rows"]:
-        ours, depth = row["ours"], f", depth {row['depth']:,}" if row["depth"] else ""
-        best = max([p["decode_tps"] for p in row["peers"].values() if "decode_tps" in p], default=None)
-        ratio = f"{ours['decode_tps'] / best:.2f}" if best and "decode_tps" in ours else ""
-        cells = [row["shape"] + depth + "".join(" " + flag for flag in row["flags"]), rate(ours, "decode")]
-        cells += [rate(row["peers"].get(name, {}), "decode") for name in peers]
-        cells += [ratio, number(ours.get("decode_gbps")), rate(ours, "prefill")]
-        cells += [rate(row["peers"].get(name, {}), "prefill") for name in peers]
-        cells += [f"{ours['ttft_ms_warm']:.1f}" if "ttft_ms_warm" in ours else "",
-                  few(ours.get("dispatches_per_token")), ours.get("executor") or ""]
-        lines.append("| " + " | ".join(cells) + " |")
-        for name, figures in [("ours", ours)] + sorted(row["peers"].items()):
-            if "fault" in figures:
-                notes.append(f"- {row['row']}, {name}: {figures['fault']}")
-    return "\n".join(lines + ([""] + notes if notes else [])) + "\n"
+        ours, sides = row["ours"], [row["peers"].get(name, {}) for name in peers]
+        decode, best = figure(ours, "decode", 0), max([figure(p, "decode", 0) or 0 for p in sides], default=0)
+        speed.append([label(row), number(decode)] + [number(figure(p, "decode", 0)) for p in sides] +
+                     [f"{decode / best:.2f}" if decode and best else "", number(ours.get("decode_gbps")),
+                      number(figure(ours, "prefill", 512)), number(figure(ours, "prefill_f16", 512))] +
+                     [number(figure(p, "prefill", 512)) for p in sides] +
+                     [few(ours.get("dispatches_per_token")), ours.get("executor") or ""])
+        giga = lambda key: fixed(ours[key] * 1e-9 if ours.get(key) else None, 2)
+        memory.append([label(row), giga("file_bytes"), giga("held_bytes"), giga("peak_bytes"),
+                       fixed(ours.get("load_s"), 2), fixed(ours.get("dd_s"), 2), fixed(ours.get("ttft_ms_warm"), 1), fixed(ours.get("start_s"), 2)] +
+                      [fixed(p.get("start_s"), 2) for p in sides])
+        sequences += [[label(row), name] + [number(figures.get(str(n))) for n in SEQUENCES]
+                      for name, figures in programs(row, peers, "sequences")]
+        decodes, prefills = dict(programs(row, peers, "decode")), dict(programs(row, peers, "prefill"))
+        for name in dict.fromkeys([*decodes, *prefills]):
+            lengths.append([label(row), name] + [number(decodes.get(name, {}).get(str(d))) for d in (4096, 16384)] +
+                           [number(prefills.get(name, {}).get(str(n))) for n in (32, 4096)])
+        for name, side in [("ours", ours)] + sorted(row["peers"].items()):
+            notes += [f"- {label(row)}, {name}: {fault}" for fault in side.get("faults", [])]
+    of = [f"llama.cpp {backend(name)}" for name in peers]
+    out = textwrap.wrap(head, 100, break_long_words=False, break_on_hyphens=False)
+    for title, head, rows in [
+            ("Tokens per second:", ["file", "decode", *of, "to the best", "GB/s", "prefill 512", "prefill 512 in f16",
+                                    *(name + " prefill" for name in of), "dispatches per token", "executor"], speed),
+            ("Memory, loads and first tokens:",
+             ["file", "tensors of the file, GB", "held, GB", "peak, GB", "load, s", "`dd`, s", "first token after 512, ms",
+              "new process to its first token, s", *of], memory),
+            ("Sequences that decode together, tokens per second of all:",
+             ["file", "program", *(str(n) for n in SEQUENCES)], sequences),
+            ("Depths and lengths, tokens per second:",
+             ["file", "program", "decode at 4,096", "decode at 16,384", "prefill 32", "prefill 4,096"], lengths)]:
+        made = lines_of(head, rows)
+        out += ["", title, ""] + made if made else []
+    return "\n".join(out + ([""] + notes if notes else [])) + "\n"
 
 
 def main():
@@ -70,7 +112,7 @@ def main():
     args = parser.parse_args()
     try:
         with open(args.report) as f:
-            text = table(json.load(f))
+            text = tables(json.load(f))
     except OSError as e:
         sys.exit(f"{args.report}: {e.strerror}")
     except (ValueError, KeyError, TypeError, AttributeError) as e:

@@ -21,16 +21,16 @@ def points(path):
     """(line, label, GB of weights, tokens per second)"""
     with open(path) as f:
         report = json.load(f)
-    rows = report["rows"] if "rows" in report else [{"ours": report, "peers": {}, "depth": report["depth"],
-                                                     "shape": f"{report['model']}:{report['quantization']}"}]
-    for row in rows:
-        if row["depth"] or row.get("flags") or "fault" in row["ours"]:
-            continue
-        size = row["ours"]["weight_bytes"] * 1e-9
-        yield "DopplerGL", row["shape"], size, row["ours"]["decode_tps"]
-        for name, peer in row["peers"].items():
-            if "decode_tps" in peer:
-                yield f"llama.cpp {name}", row["shape"], size, peer["decode_tps"]
+    if "rows" not in report:
+        if not report["depth"]:
+            label = f"{report['model']}:{report['quantization']}"
+            yield "DopplerGL", label, report["held_bytes"] * 1e-9, report["decode_tps"]
+        return
+    for row in report["rows"]:
+        size = row["ours"].get("held_bytes")
+        for name, side in [("DopplerGL", row["ours"])] + [(f"llama.cpp {k}", v) for k, v in row["peers"].items()]:
+            if size and "0" in side.get("decode", {}):
+                yield name, f"{row['shape']} {row['type']}", size * 1e-9, side["decode"]["0"]
 
 
 def ticks(low, high):

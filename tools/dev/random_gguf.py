@@ -135,7 +135,8 @@ def mixed_type(shape, file_type, name, layer):
                 "Q4_K_S": first, "IQ4_NL": first, "IQ4_XS": first}.get(file_type, plain)
     if name.endswith("attn_output.weight"):
         if experts == 8:
-            return "q5_k" if file_type in ("Q2_K", "Q3_K_S", "Q3_K_M", "IQ4_NL", "IQ4_XS", "Q4_K_S", "Q4_K_M") else plain
+            larger = ("Q2_K", "Q3_K_S", "Q3_K_M", "IQ4_NL", "IQ4_XS", "Q4_K_S", "Q4_K_M")
+            return "q5_k" if file_type in larger else plain
         return {"Q2_K": "q3_k", "Q3_K_M": "q4_k", "Q3_K_L": "q5_k"}.get(file_type, plain)
     return plain
 
@@ -149,7 +150,8 @@ def tensors(shape, quant):
     if not shape.get("tied"):
         every.append(("output.weight", (shape["vocab"], h)))
     if "original" in shape:
-        every += vectors(("rope_factors_long.weight", shape["dim"] // 2), ("rope_factors_short.weight", shape["dim"] // 2))
+        half = shape["dim"] // 2
+        every += vectors(("rope_factors_long.weight", half), ("rope_factors_short.weight", half))
     for i in range(shape["layers"]):
         layer = [] if a == "olmo2" else vectors(("attn_norm.weight", h))
         if a == "phi3":

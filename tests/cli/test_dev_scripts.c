@@ -53,15 +53,17 @@ struct gate {
 static const struct gate gates[] = {
     {"all well on a GPU", "", 0, "ok       a step of 8 rows to one row: 1.000"},
     {"two rows as dear as two", "two=500", 1,
-     "FAILED   a step of 2 rows to one row: 2.000 (dispatch), at most 1.7: wrong by a factor of "
+     "FAILED   a step of 2 rows to one row: 2.000 (dispatch, 500 tok/s), at most 1.7: wrong by a "
+     "factor of "
      "1.18"},
     {"the same on a small GPU", "two=500 copy=299 gpu=300", 0,
-     "ok       a step of 2 rows to one row: 2.000 (dispatch), at most 2.0"},
+     "ok       a step of 2 rows to one row: 2.000 (dispatch, 500 tok/s), at most 2.0"},
     {"the same in software", "two=500 soft=true", 0,
-     "ok       a step of 2 rows to one row: 2.000 (dispatch), at most 2.2"},
+     "ok       a step of 2 rows to one row: 2.000 (dispatch, 500 tok/s), at most 2.2"},
     {"eight rows as dear as five", "eight=800", 1, "FAILED   a step of 8 rows to one row: 5.000"},
     {"a slow mix", "plain=1000", 1,
-     "FAILED   decode of the mix to all-Q4_K, bytes per second: 0.500, at least 0.75: wrong by a "
+     "FAILED   decode of the mix to all-Q4_K, bytes per second: 0.500 (all-Q4_K: 1000 tok/s), at "
+     "least 0.75: wrong by a "
      "factor of 1.50"},
     {"slow decode", "tps=100", 1, "FAILED   decode to a plain copy, bytes per second: 0.100"},
     {"a slow load", "load=1e9", 1, "FAILED   load to dd, seconds: "},

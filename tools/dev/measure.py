@@ -134,7 +134,7 @@ def models_with_reference(data, fixtures):
 # ---- rows ----------------------------------------------------------------------------------------
 
 # Fields of the report of `bench` that are kept, of the run at depth 0.
-KEPT = ["commit", "flags", "repetitions", "decode_tps_all", "prefill_tps_all", "decode_ms_per_token_p50",
+KEPT = ["commit", "repetitions", "decode_tps_all", "prefill_tps_all", "decode_ms_per_token_p50",
         "decode_ms_per_token_p99", "ttft_ms_cold", "ttft_ms_warm", "bytes_per_token", "decode_gbps", "copy_gbps",
         "cpu_us_per_token", "peak_bytes", "held_bytes", "file_bytes", "executor", "executor_reason"]
 
@@ -290,7 +290,7 @@ def summary(side, name):
 def measure_row(args, name, parts):
     shape, kind = name.split(":")
     started = time.monotonic()
-    entry = {"row": name, "shape": shape, "type": kind, "ours": {"faults": []}, "peers": {}}
+    entry = {"row": name, "shape": shape, "type": kind, "flags": args.flag, "ours": {"faults": []}, "peers": {}}
     path = os.path.join(args.work, f"measure-{os.getpid()}.gguf")
     print(name, flush=True)
     try:

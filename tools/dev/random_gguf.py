@@ -60,14 +60,21 @@ TYPES = {
     "q6_k": (14, 256, 210, ((208, 0.00002),)),
     "iq4_nl": (20, 32, 18, ((0, 0.0003),)), "iq4_xs": (23, 256, 136, ((0, 0.00002),)),
     "mxfp4": (39, 32, 17, ()),
+    "iq2_xxs": (16, 256, 66, ((0, 0.0004),)), "iq2_xs": (17, 256, 74, ((0, 0.0004),)),
+    "iq2_s": (22, 256, 82, ((0, 0.0004),)), "iq3_xxs": (18, 256, 98, ((0, 0.0002),)),
+    "iq3_s": (21, 256, 110, ((0, 0.0002),)), "iq1_s": (19, 256, 50, ((0, 0.002),)), "iq1_m": (29, 256, 56, ()),
+    "tq1_0": (34, 256, 54, ((52, 0.02),)), "tq2_0": (35, 256, 66, ((64, 0.02),)),
+    "q1_0": (41, 128, 18, ((0, 0.02),)), "q2_0": (42, 64, 18, ((0, 0.02),)),
 }
 # Type that a file type of llama-quantize is named after.
 FILE_TYPES = {"F32": "f32", "F16": "f16", "BF16": "bf16", "Q4_0": "q4_0", "Q4_1": "q4_1", "Q5_0": "q5_0",
               "Q5_1": "q5_1", "Q8_0": "q8_0", "Q2_K": "q2_k", "Q3_K_S": "q3_k", "Q3_K_M": "q3_k", "Q3_K_L": "q3_k",
               "Q4_K_S": "q4_k", "Q4_K_M": "q4_k", "Q5_K_S": "q5_k", "Q5_K_M": "q5_k", "Q6_K": "q6_k",
-              "IQ4_NL": "iq4_nl", "IQ4_XS": "iq4_xs", "MXFP4_MOE": "mxfp4"}
-# Type of rows that are not whole blocks of 256.
-SMALLER = {"q2_k": "q4_0", "q3_k": "q4_0", "iq4_xs": "iq4_nl", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"}
+              "IQ4_NL": "iq4_nl", "IQ4_XS": "iq4_xs", "MXFP4_MOE": "mxfp4", "IQ3_S": "iq3_s", "IQ3_XXS": "iq3_xxs",
+              "TQ1_0": "tq1_0", "TQ2_0": "tq2_0", "Q2_0": "q2_0"}
+# Type of rows that are not whole blocks.
+SMALLER = {"q2_k": "q4_0", "q3_k": "q4_0", "iq4_xs": "iq4_nl", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0",
+           "iq3_s": "iq4_nl", "iq3_xxs": "iq4_nl", "iq2_s": "iq4_nl", "tq1_0": "q4_0", "tq2_0": "q4_0", "q2_0": "q4_0"}
 ALIGN = 32
 POOL_ROWS = 512
 
@@ -113,9 +120,12 @@ def mixed_type(shape, file_type, name, layer):
     if plain in ("f32", "f16", "bf16"):
         return plain
     if name == "output.weight" or (name == "token_embd.weight" and shape.get("tied")):
-        return "q8_0" if plain in ("q8_0", "mxfp4") or shape["hidden"] % TYPES[plain][1] else "q6_k"
+        large = plain in ("q8_0", "mxfp4") or shape["hidden"] % TYPES[plain][1]
+        return "q8_0" if large else "q5_k" if plain == "iq3_xxs" else "q6_k"
     if plain == "mxfp4":
         return "mxfp4" if name.endswith("_exps.weight") else "q8_0"
+    if name == "token_embd.weight":
+        return {"IQ3_XXS": "iq3_s", "TQ1_0": "q4_k", "TQ2_0": "q4_k", "Q2_0": "q4_k"}.get(file_type, plain)
     eighth = layers // 8
     more_bits = layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
     if name.endswith(("attn_v.weight", "attn_qkv.weight")):
@@ -124,20 +134,22 @@ def mixed_type(shape, file_type, name, layer):
             return "q8_0"
         return {"Q2_K": "q4_k" if shared else "q3_k", "Q3_K_M": "q5_k" if layer < 2 else "q4_k", "Q3_K_L": "q5_k",
                 "IQ4_NL": "q5_k" if shared else plain, "IQ4_XS": "q5_k" if shared else plain,
+                "IQ3_S": "q4_k" if shared else plain, "IQ3_XXS": "q4_k" if shared else "iq3_s",
                 "Q4_K_S": "q5_k" if layer < 4 else plain, "Q4_K_M": "q6_k" if more_bits else plain,
                 "Q5_K_M": "q6_k" if more_bits else plain}.get(file_type, plain)
-    if name.endswith("attn_k.weight") and experts == 8:
-        return "q8_0"
+    if name.endswith(("attn_q.weight", "attn_k.weight")):
+        return "q8_0" if experts == 8 and name.endswith("attn_k.weight") else "iq2_s" if plain == "iq3_xxs" else plain
     if "ffn_down" in name:
         first = "q5_k" if layer < eighth else plain
         return {"Q2_K": "q3_k", "Q3_K_M": "q5_k" if layer < layers // 16 else "q4_k", "Q3_K_L": "q5_k",
                 "Q4_K_M": "q6_k" if more_bits else plain, "Q5_K_M": "q6_k" if more_bits else plain,
-                "Q4_K_S": first, "IQ4_NL": first, "IQ4_XS": first}.get(file_type, plain)
+                "IQ3_XXS": "q4_k" if layer < eighth else "q3_k", "Q4_K_S": first, "IQ4_NL": first,
+                "IQ4_XS": first}.get(file_type, plain)
     if name.endswith("attn_output.weight"):
         if experts == 8:
-            larger = ("Q2_K", "Q3_K_S", "Q3_K_M", "IQ4_NL", "IQ4_XS", "Q4_K_S", "Q4_K_M")
+            larger = ("Q2_K", "Q3_K_S", "Q3_K_M", "IQ3_S", "IQ3_XXS", "IQ4_NL", "IQ4_XS", "Q4_K_S", "Q4_K_M")
             return "q5_k" if file_type in larger else plain
-        return {"Q2_K": "q3_k", "Q3_K_M": "q4_k", "Q3_K_L": "q5_k"}.get(file_type, plain)
+        return {"Q2_K": "q3_k", "Q3_K_M": "q4_k", "Q3_K_L": "q5_k", "IQ3_XXS": "iq3_s"}.get(file_type, plain)
     return plain
 
 
@@ -209,6 +221,8 @@ def rows_bytes(source, count, cols, kind, ones):
         data[block - 1::block] = data[block - 1::block].translate(bytes(b & 0x80 | high | b & low for b in range(256)))
     if kind == "mxfp4":  # exponents near 2^-6
         data[0::block] = bytes([121]) * (size // block)
+    if kind == "iq1_m":  # the upper bits of the scale, 0.002, are in two places
+        data[53::block], data[55::block] = b"\x80" * (size // block), b"\x10" * (size // block)
     for at, value in scales:
         low, high = struct.pack("<e", value)
         data[at::block] = bytes([low]) * (size // block)

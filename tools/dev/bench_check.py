@@ -26,13 +26,13 @@ SOFTWARE, SMALL_GPU, LARGE_GPU = range(3)
 LARGE_GBPS = 300  # rate of a plain copy above which a GPU is large: rows of a step are then cheap beside weights
 # ratio: (which side, limits of SOFTWARE, SMALL_GPU, LARGE_GPU). None: no limit on such a device.
 LIMITS = {
-    "a step of 2 rows to one row": (AT_MOST, 2.2, 2.0, 1.7),
-    "a step of 4 rows to one row": (AT_MOST, 4.0, 3.5, 2.2),
-    "a step of 8 rows to one row": (AT_MOST, 7.5, 6.5, 3.3),
+    "a step of 2 rows to one row": (AT_MOST, 2.2, 2.0, 1.9),
+    "a step of 4 rows to one row": (AT_MOST, 4.0, 3.5, 2.8),
+    "a step of 8 rows to one row": (AT_MOST, 7.5, 6.5, 4.0),
     "decode of the mix to all-Q4_K, bytes per second": (AT_LEAST, 0.25, 0.7, 0.75),
     "persistent to dispatched": (AT_LEAST, None, 0.97, 0.97),
     "decode to a plain copy, bytes per second": (AT_LEAST, 0.02, 0.15, 0.15),
-    "load to dd, seconds": (AT_MOST, 40.0, 12.0, 12.0),
+    "load to dd, seconds": (AT_MOST, 40.0, 8.0, 8.0),
     "bytes held to bytes of the file": (AT_MOST, 1.03, 1.03, 1.03),
     "head to a plain copy, bytes per second": (AT_LEAST, None, 0.3, 0.3),
     "n tokens of a prompt to n steps": (AT_MOST, 1.3, 1.15, 1.15),

@@ -158,6 +158,10 @@ class Side:
             self.figures.setdefault(what, {})[str(key)] = value
 
 
+def today():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
 def wall_seconds(command, env=None):
     """Seconds of a process. The first of two runs fills the caches."""
     for _ in range(2):
@@ -290,7 +294,7 @@ def summary(side, name):
 def measure_row(args, name, parts):
     shape, kind = name.split(":")
     started = time.monotonic()
-    entry = {"row": name, "shape": shape, "type": kind, "flags": args.flag, "ours": {"faults": []}, "peers": {}}
+    entry = {"row": name, "shape": shape, "type": kind, "measured": today(), "flags": args.flag, "ours": {"faults": []}, "peers": {}}
     path = os.path.join(args.work, f"measure-{os.getpid()}.gguf")
     print(name, flush=True)
     try:
@@ -369,7 +373,7 @@ def main():
     if any(check["faults"] for check in checks):
         sys.exit("tokens differ from the reference: no figure counts")
 
-    report = {"measured": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "device": None,
+    report = {"measured": today(), "device": None,
               "driver": None, "checks": checks, "rows": []}
     before = []
     if os.path.exists(args.out):

@@ -37,8 +37,10 @@ def figure(side, what, key):
     return side.get(what, {}).get(str(key))
 
 
-def label(row):
-    return f"{row['shape']} {'all ' + row['type'][4:].upper() if row['type'].startswith('all-') else row['type']}"
+def label(row, report):
+    """Shape and type, with the date if it is not the report's."""
+    kind = "all " + row["type"][4:].upper() if row["type"].startswith("all-") else row["type"]
+    return f"{row['shape']} {kind}" + (f", {row['measured']}" if row["measured"] != report["measured"] else "")
 
 
 def lines_of(head, rows):
@@ -69,25 +71,26 @@ def tables(report):
                       "their references on that GPU and were right." if prompts else report.get("remark", "")))
     speed, memory, sequences, lengths, notes = [], [], [], [], []
     for row in report["rows"]:
+        file = label(row, report)
         ours, sides = row["ours"], [row["peers"].get(name, {}) for name in peers]
         decode, best = figure(ours, "decode", 0), max([figure(p, "decode", 0) or 0 for p in sides], default=0)
-        speed.append([label(row), number(decode)] + [number(figure(p, "decode", 0)) for p in sides] +
+        speed.append([file, number(decode)] + [number(figure(p, "decode", 0)) for p in sides] +
                      [f"{decode / best:.2f}" if decode and best else "", number(ours.get("decode_gbps")),
                       number(figure(ours, "prefill", 512)), number(figure(ours, "prefill_f16", 512))] +
                      [number(figure(p, "prefill", 512)) for p in sides] +
                      [few(ours.get("dispatches_per_token")), ours.get("executor") or ""])
         giga = lambda key: fixed(ours[key] * 1e-9 if ours.get(key) else None, 2)
-        memory.append([label(row), giga("file_bytes"), giga("held_bytes"), giga("peak_bytes"),
-                       fixed(ours.get("load_s"), 2), fixed(ours.get("dd_s"), 2), fixed(ours.get("ttft_ms_warm"), 1), fixed(ours.get("start_s"), 2)] +
-                      [fixed(p.get("start_s"), 2) for p in sides])
-        sequences += [[label(row), name] + [number(figures.get(str(n))) for n in SEQUENCES]
+        memory.append([file, giga("file_bytes"), giga("held_bytes"), giga("peak_bytes"),
+                       fixed(ours.get("load_s"), 2), fixed(ours.get("dd_s"), 2), fixed(ours.get("ttft_ms_warm"), 1),
+                       fixed(ours.get("start_s"), 2)] + [fixed(p.get("start_s"), 2) for p in sides])
+        sequences += [[file, name] + [number(figures.get(str(n))) for n in SEQUENCES]
                       for name, figures in programs(row, peers, "sequences")]
         decodes, prefills = dict(programs(row, peers, "decode")), dict(programs(row, peers, "prefill"))
         for name in dict.fromkeys([*decodes, *prefills]):
-            lengths.append([label(row), name] + [number(decodes.get(name, {}).get(str(d))) for d in (4096, 16384)] +
+            lengths.append([file, name] + [number(decodes.get(name, {}).get(str(d))) for d in (4096, 16384)] +
                            [number(prefills.get(name, {}).get(str(n))) for n in (32, 4096)])
         for name, side in [("ours", ours)] + sorted(row["peers"].items()):
-            notes += [f"- {label(row)}, {name}: {fault}" for fault in side.get("faults", [])]
+            notes += [f"- {file}, {name}: {fault}" for fault in side.get("faults", [])]
     of = [f"llama.cpp {backend(name)}" for name in peers]
     out = textwrap.wrap(head, 100, break_long_words=False, break_on_hyphens=False)
     for title, head, rows in [

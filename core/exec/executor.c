@@ -188,7 +188,7 @@ static bool may_begin(const struct runner *r, struct engine_choice *c, struct re
 enum dgl_status executor_prepare(struct runner *r, struct recipe recipe)
 {
     const struct persistent *p = &(*r->engine)->persistent;
-    struct engine_choice *c = choice_now(r, recipe);
+    struct engine_choice *c = engine_choice(*r->engine, recipe);
     enum dgl_status status = executor_look(r, recipe);
     if (status != DGL_OK || c->state != ENGINE_OPEN || !may_begin(r, c, recipe))
         return status;

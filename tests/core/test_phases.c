@@ -120,7 +120,7 @@ static const struct shape_case shapes[] = {
     {"qwen3-0.6b", MADE_GPU, {NULL}, 1, 1},
     {"gpt-oss-20b", MADE_GPU, {NULL}, 1, 1},
     {"mixtral-8x7b", MADE_GPU, {NULL}, 2, 2},
-    {"qwen3-30b-a3b", MADE_GPU, {NULL}, 2, 1},
+    {"qwen3-30b-a3b", MADE_GPU, {NULL}, 1, 1},
     {"llama-3.2-1b", MADE_MINIMUM, {"it needs 6 storage bindings or more, the device has 4"}, 0, 0},
 };
 

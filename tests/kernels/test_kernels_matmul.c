@@ -305,6 +305,8 @@ static const struct cut_case cuts[] = {
     {"matmul_outer_mediump", "32", "CUT", 0, 6, 30, 23, "none", 1e-5},
     {"matmul_outer_mediump", "256", "CUT", 0, 3, 40, 23, "none", 1e-5},
     {"matmul_lanes_subgroup", "32", "CUT", 0, 4, 30, 23, "none", 3e-12},
+    {"matmul_ranges_subgroup", "8", "SLICE", 4, 1, 8, 5, "none", 3e-12},
+    {"matmul_ranges_subgroup", "4", "SLICE", 4, 1, 4, 3, "none", 3e-12},
 };
 
 /* Returns Y of a case, computed with the kernel's tunable set to `cut`. Transferred. Returns NULL

@@ -76,9 +76,9 @@ struct kernel_tune {
 /* Words of the attribute `weight`: the formats for which there are libs weight_* of every form of
  * access. `WHEN weight any` stands for all of them. */
 #define KERNEL_WEIGHT_WORDS                                                                        \
-    "f32", "f16", "bf16", "q8_0", "q4_k", "q4_0", "q5_0", "q5_k", "q6_k", "mxfp4", "affine",       \
-        "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "tq1_0", "tq2_0",      \
-        "q1_0", "q2_0"
+    "f32", "f16", "bf16", "q8_0", "q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q5_k",  \
+        "q6_k", "mxfp4", "iq4_nl", "iq4_xs", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s",       \
+        "iq3_xxs", "iq3_s", "tq1_0", "tq2_0", "q1_0", "q2_0"
 /* WHEN key = a b c: the kernel serves requests whose attribute `key` is one of the words. */
 struct kernel_when {
     char key[32];

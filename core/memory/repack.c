@@ -67,8 +67,26 @@ static void arrange_q4_k(const uint8_t *block, uint8_t *arranged)
     q4_k_codes(block + 16, arranged + 16);
 }
 
+static void arrange_q5_1(const uint8_t *block, uint8_t *arranged)
+{
+    const uint32_t fifths = spread_fifths(block + 4);
+    memcpy(arranged, block, 24);
+    memcpy(arranged + 4, &fifths, 4);
+}
+
+/* Low bits, third bits, scales, d and two bytes of zeros. */
+static void arrange_q3_k(const uint8_t *block, uint8_t *arranged)
+{
+    memcpy(arranged, block + 32, 64);
+    memcpy(arranged + 64, block, 32);
+    memcpy(arranged + 96, block + 96, 14);
+    memset(arranged + 110, 0, 2);
+}
+
 static arrange_fn *const arrange[DGL_DTYPE_COUNT] = {
     [DGL_Q5_0] = arrange_q5_0,
+    [DGL_Q5_1] = arrange_q5_1,
+    [DGL_Q3_K] = arrange_q3_k,
     [DGL_Q4_K] = arrange_q4_k,
 };
 

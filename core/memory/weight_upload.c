@@ -82,13 +82,9 @@ static bool pack_row(const struct piece *piece, enum dgl_dtype stored,
 {
     const struct weight_band *band = piece->band;
     const uint64_t cols = piece->w->cols;
-    enum dgl_dtype promoted;
     if (stored != band->dtype) {
-        bool exact = dgl_dtype_promoted(stored, &promoted) && promoted == band->dtype;
-        bool ok = exact ? dgl_row_promote(stored, src, cols, scratch->changed)
-                        : dgl_row_decode(stored, src, cols, scratch->row) &&
-                              dgl_row_encode(band->dtype, scratch->row, cols, scratch->changed);
-        if (!ok)
+        if (!dgl_row_decode(stored, src, cols, scratch->row) ||
+            !dgl_row_encode(band->dtype, scratch->row, cols, scratch->changed))
             return false;
         src = scratch->changed;
     }

@@ -86,7 +86,7 @@ static void note_changed(const struct shard *shard, const struct engine *engine)
     const struct kernel_set *kernels = engine->plan.kernels.set;
     const struct tensor_source *tensors = shard->model->file->tensors;
     uint64_t bytes[DGL_DTYPE_COUNT] = {0}, held_bytes[DGL_DTYPE_COUNT] = {0}, was, now;
-    enum dgl_dtype held[DGL_DTYPE_COUNT] = {0}, wanted = weights_q4_k_dtype(kernels);
+    const enum dgl_dtype wanted = weights_q4_k_dtype(kernels);
     for (size_t i = 0; i < weights->num_matrices; i++) {
         const struct weight *w = weights->matrices[i];
         for (size_t j = 0; j < w->num_slices; j++) {
@@ -100,7 +100,6 @@ static void note_changed(const struct shard *shard, const struct engine *engine)
                 continue;
             bytes[stored] += was * s->count;
             held_bytes[stored] += now * s->count;
-            held[stored] = w->bands[band].dtype;
         }
     }
     for (int i = 0; i < DGL_DTYPE_COUNT; i++) {
@@ -114,10 +113,9 @@ static void note_changed(const struct shard *shard, const struct engine *engine)
                      dgl_dtype_get(wanted)->name, value, origin);
             continue;
         }
-        dgl_warn(log, "%s weights (%llu MiB) are %s %s (%llu MiB): no kernel reads %s", name,
-                 (unsigned long long)(bytes[i] >> 20),
-                 held[i] == DGL_F16 ? "expanded to" : "held without loss as",
-                 dgl_dtype_get(held[i])->name, (unsigned long long)(held_bytes[i] >> 20), name);
+        dgl_warn(log, "%s weights (%llu MiB) are expanded to f16 (%llu MiB): no kernel reads %s",
+                 name, (unsigned long long)(bytes[i] >> 20),
+                 (unsigned long long)(held_bytes[i] >> 20), name);
     }
 }
 

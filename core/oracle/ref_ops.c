@@ -87,13 +87,6 @@ static double mxfp4_value(const uint8_t *block, unsigned i)
     return code & 8 ? -value : value;
 }
 
-static double affine_value(const uint8_t *block, unsigned i)
-{
-    float pair[2];
-    memcpy(pair, block + 32 + i / 16 * 8, sizeof(pair));
-    return (double)pair[0] * (int8_t)block[i] - (double)pair[1];
-}
-
 static double f32_value(const uint8_t *block, unsigned i)
 {
     float value;
@@ -138,6 +131,51 @@ static double q5_0_value(const uint8_t *block, unsigned i)
     return ref_half_value(get16(block)) * ((int)five_of_32(block + 2, i) - 16);
 }
 
+static double q4_1_value(const uint8_t *block, unsigned i)
+{
+    return ref_half_value(get16(block)) * nibble_of_32(block + 4, i) +
+           ref_half_value(get16(block + 2));
+}
+
+static double q5_1_value(const uint8_t *block, unsigned i)
+{
+    return ref_half_value(get16(block)) * five_of_32(block + 4, i) +
+           ref_half_value(get16(block + 2));
+}
+
+static double q2_k_value(const uint8_t *block, unsigned i)
+{
+    const unsigned code = (unsigned)block[16 + i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3u;
+    const unsigned scales = block[i / 16];
+    return ref_half_value(get16(block + 80)) * (scales & 15u) * code -
+           ref_half_value(get16(block + 82)) * (scales >> 4);
+}
+
+static double q3_k_value(const uint8_t *block, unsigned i)
+{
+    const unsigned j = i / 16, low = (unsigned)block[32 + i / 128 * 32 + i % 32] >> i / 32 % 4 * 2;
+    const unsigned code = (low & 3u) | ((unsigned)block[i % 32] >> i / 32 & 1u) << 2;
+    const unsigned sc = ((unsigned)block[96 + j % 8] >> j / 8 * 4 & 15u) |
+                        ((unsigned)block[104 + j % 4] >> j / 4 * 2 & 3u) << 4;
+    return ref_half_value(get16(block + 108)) * ((int)sc - 32) * ((int)code - 4);
+}
+
+static const double iq4_entries[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+static double iq4_nl_value(const uint8_t *block, unsigned i)
+{
+    return ref_half_value(get16(block)) * iq4_entries[nibble_of_32(block + 2, i)];
+}
+
+static double iq4_xs_value(const uint8_t *block, unsigned i)
+{
+    const unsigned g = i / 32, low = (unsigned)block[4 + g / 2] >> g % 2 * 4 & 15u;
+    const unsigned high = (unsigned)get16(block + 2) >> 2 * g & 3u;
+    return ref_half_value(get16(block)) * ((int)(low | high << 4) - 32) *
+           iq4_entries[nibble_of_32(block + 8 + 16 * g, i % 32)];
+}
+
 static double q4_k_value(const uint8_t *block, unsigned i)
 {
     return k_value(block, false, i);
@@ -167,11 +205,16 @@ static const struct format {
     {DGL_Q8_0, q8_0_value, {0, 3, true}, {0}},
     {DGL_Q4_K, q4_k_value, {0, 1, false}, {2, 4, false}},
     {DGL_Q4_0, q4_0_value, {0, 7, true}, {0}},
+    {DGL_Q4_1, q4_1_value, {0, 7, true}, {2, 10, true}},
     {DGL_Q5_0, q5_0_value, {0, 6, true}, {0}},
+    {DGL_Q5_1, q5_1_value, {0, 6, true}, {2, 10, true}},
+    {DGL_Q2_K, q2_k_value, {80, 5, true}, {82, 6, true}},
+    {DGL_Q3_K, q3_k_value, {108, 3, true}, {0}},
     {DGL_Q5_K, q5_k_value, {0, 1, false}, {2, 5, false}},
     {DGL_Q6_K, q6_k_value, {208, 1, true}, {0}},
     {DGL_MXFP4, mxfp4_value, {0}, {0}},
-    {DGL_AFFINE, affine_value, {0}, {0}},
+    {DGL_IQ4_NL, iq4_nl_value, {0, 3, true}, {0}},
+    {DGL_IQ4_XS, iq4_xs_value, {0, 1, true}, {0}},
     {DGL_IQ1_S, NULL, {0, 6, true}, {0}},
     {DGL_IQ1_M, NULL, {0}, {0}},
     {DGL_IQ2_XXS, NULL, {0, 3, true}, {0}},
@@ -217,11 +260,6 @@ static void random_row(const struct ref_matrix *m, const struct format *f, uint8
             put16(block, dgl_f32_bits(value) >> 16);
         else if (m->type == DGL_MXFP4)
             block[0] = (uint8_t)(118 + block[0] % 8); /* an exponent byte */
-        /* 32 codes, then scale and minimum of each half of them. */
-        for (int i = 0; i < 4 && m->type == DGL_AFFINE; i++) {
-            const float field = ref_rand_float(seed) * (i % 2 ? 0.1f : 0.002f);
-            memcpy(block + 32 + 4 * i, &field, 4);
-        }
         /* Four bits of an f16 in each of four halves. */
         const uint32_t half = m->type == DGL_IQ1_M ? random_half(seed, 6, true) : 0;
         for (unsigned i = 0; i < 4 && m->type == DGL_IQ1_M; i++) {

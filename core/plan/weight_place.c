@@ -95,22 +95,14 @@ static struct kernel_request request_for(const struct placer *b, const struct we
     return request;
 }
 
-/* The device type for rows of a tensor: the stored type if a kernel reads it, else a type that
- * represents the values exactly, else f16. */
+/* The device type for rows of a tensor: the stored type if a kernel reads it, else f16. */
 static enum dgl_dtype device_dtype(const struct placer *b, const struct weight *weight,
                                    size_t slice)
 {
-    enum dgl_dtype stored = slice_tensor(b, slice)->dtype, promoted;
+    enum dgl_dtype stored = slice_tensor(b, slice)->dtype;
     stored = stored == DGL_Q4_K ? b->q4_k_as : stored;
     struct kernel_request request = request_for(b, weight, stored, 0);
-    if (kernel_set_serves(b->p->set, &request))
-        return stored;
-    if (dgl_dtype_promoted(stored, &promoted)) {
-        request = request_for(b, weight, promoted, 0);
-        if (kernel_set_serves(b->p->set, &request))
-            return promoted;
-    }
-    return DGL_F16;
+    return kernel_set_serves(b->p->set, &request) ? stored : DGL_F16;
 }
 
 /* Returns true if the other readers of a weight can read it in a layout. The embedding cannot; for

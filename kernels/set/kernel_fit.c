@@ -177,7 +177,7 @@ static bool eval(struct attempt *a, const char *directive, uint32_t line,
  * all of their fields are words at the places where kernels want them. */
 const char *kernel_layout_default(const char *weight)
 {
-    return kernel_word_in("none f32 f16 bf16 q5_k affine", weight) ? "native" : "split";
+    return kernel_word_in("none f32 f16 bf16 q5_k", weight) ? "native" : "split";
 }
 
 const char *kernel_layout(const struct kernel *kernel, const char *weight)

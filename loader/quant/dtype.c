@@ -36,7 +36,6 @@ static const struct dgl_dtype_traits dtype_traits[DGL_DTYPE_COUNT] = {
     [DGL_TQ2_0] = {"tq2_0", "TQ2_0", NULL, 256, 66},
     [DGL_Q1_0] = {"q1_0", "Q1_0", NULL, 128, 18},
     [DGL_Q2_0] = {"q2_0", "Q2_0", NULL, 64, 18},
-    [DGL_AFFINE] = {"affine", NULL, NULL, 32, 48},
 };
 
 const struct dgl_dtype_traits *dgl_dtype_get(enum dgl_dtype type)

@@ -38,7 +38,6 @@ enum dgl_dtype {
     DGL_TQ2_0,
     DGL_Q1_0,
     DGL_Q2_0,
-    DGL_AFFINE, /* never in a file: device format of blocks without kernels */
     DGL_DTYPE_COUNT
 };
 

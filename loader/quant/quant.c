@@ -5,12 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/checked.h"
 #include "loader/quant/quant_block.h"
 
 #define F16_MAX 65504.0
-/* Largest size of a promoted block. */
-#define MAX_WIDE_BYTES (MAX_BLOCK_VALUES / AFFINE_VALUES * sizeof(struct affine_block))
 
 /* A pointer is NULL if the conversion does not exist. Types of one value per block use the row
  * functions, other types the block functions. */
@@ -20,9 +17,6 @@ struct codec {
     void (*decode)(const uint8_t *block, float *dst);
     void (*encode)(const float *x, size_t count, enum quant_effort effort, uint8_t *block);
     double limit; /* largest magnitude that can be encoded */
-    /* Converts one block to blocks of another type with the same values. */
-    enum dgl_dtype promoted;
-    void (*promote)(const uint8_t *block, uint8_t *dst);
 };
 
 static void f32_decode(const uint8_t *src, uint64_t count, float *dst)
@@ -67,16 +61,16 @@ static const struct codec codecs[DGL_DTYPE_COUNT] = {
     [DGL_Q8_0] = {.decode = q8_0_decode, .encode = q8_0_encode, .limit = F16_MAX * 127},
     [DGL_Q4_K] = {.decode = q4_k_decode, .encode = q4_k_encode, .limit = F16_MAX * 63 * 15},
     [DGL_Q4_0] = {.decode = q4_0_decode, .encode = q4_0_encode, .limit = F16_MAX * 7},
-    [DGL_Q4_1] = {.decode = q4_1_decode, .promoted = DGL_AFFINE, .promote = q4_1_to_affine},
-    [DGL_Q5_0] = {.decode = q5_0_decode, .promoted = DGL_Q8_0, .promote = q5_0_to_q8_0},
-    [DGL_Q5_1] = {.decode = q5_1_decode, .promoted = DGL_AFFINE, .promote = q5_1_to_affine},
-    [DGL_Q2_K] = {.decode = q2_k_decode, .promoted = DGL_AFFINE, .promote = q2_k_to_affine},
-    [DGL_Q3_K] = {.decode = q3_k_decode, .promoted = DGL_Q6_K, .promote = q3_k_to_q6_k},
+    [DGL_Q4_1] = {.decode = q4_1_decode},
+    [DGL_Q5_0] = {.decode = q5_0_decode},
+    [DGL_Q5_1] = {.decode = q5_1_decode},
+    [DGL_Q2_K] = {.decode = q2_k_decode},
+    [DGL_Q3_K] = {.decode = q3_k_decode},
     [DGL_Q5_K] = {.decode = q5_k_decode, .encode = q5_k_encode, .limit = F16_MAX * 63 * 31},
     [DGL_Q6_K] = {.decode = q6_k_decode, .encode = q6_k_encode, .limit = F16_MAX * 127 * 31},
     [DGL_MXFP4] = {.decode = mxfp4_decode, .encode = mxfp4_encode, .limit = 0x1.8p127},
-    [DGL_IQ4_NL] = {.decode = iq4_nl_decode, .promoted = DGL_Q8_0, .promote = iq4_nl_to_q8_0},
-    [DGL_IQ4_XS] = {.decode = iq4_xs_decode, .promoted = DGL_AFFINE, .promote = iq4_xs_to_affine},
+    [DGL_IQ4_NL] = {.decode = iq4_nl_decode},
+    [DGL_IQ4_XS] = {.decode = iq4_xs_decode},
     [DGL_IQ1_S] = {.decode = iq1_s_decode},
     [DGL_IQ1_M] = {.decode = iq1_m_decode},
     [DGL_IQ2_XXS] = {.decode = iq2_xxs_decode},
@@ -88,7 +82,6 @@ static const struct codec codecs[DGL_DTYPE_COUNT] = {
     [DGL_TQ2_0] = {.decode = tq2_0_decode},
     [DGL_Q1_0] = {.decode = q1_0_decode},
     [DGL_Q2_0] = {.decode = q2_0_decode},
-    [DGL_AFFINE] = {.decode = affine_decode},
 };
 
 bool dgl_row_decodable(enum dgl_dtype type)
@@ -153,33 +146,4 @@ bool dgl_row_encode(enum dgl_dtype type, const float *src, uint64_t cols, void *
 bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, void *dst)
 {
     return encode_row(type, QUANT_FAST, src, cols, dst);
-}
-
-bool dgl_dtype_promoted(enum dgl_dtype type, enum dgl_dtype *promoted)
-{
-    if (codecs[type].promote)
-        *promoted = codecs[type].promoted;
-    return codecs[type].promote;
-}
-
-bool dgl_row_promote(enum dgl_dtype type, const void *src, uint64_t cols, void *dst)
-{
-    const struct codec *codec = &codecs[type];
-    if (!codec->promote)
-        return false;
-    const struct dgl_dtype_traits *from = dgl_dtype_get(type), *to = dgl_dtype_get(codec->promoted);
-    const uint64_t whole = from->block / to->block * to->block_bytes;
-    const uint8_t *block = src;
-    uint8_t *bytes = dst;
-    for (; cols >= from->block; cols -= from->block) {
-        codec->promote(block, bytes);
-        block += from->block_bytes;
-        bytes += whole;
-    }
-    if (cols > 0) { /* dst may end with the last column's block, which may be shorter */
-        uint8_t last[MAX_WIDE_BYTES];
-        codec->promote(block, last);
-        memcpy(bytes, last, (size_t)(dgl_div_up_u64(cols, to->block) * to->block_bytes));
-    }
-    return true;
 }

@@ -21,13 +21,6 @@ bool dgl_row_encode(enum dgl_dtype type, const float *src, uint64_t cols, void *
 /* The same format without the search for the best codes: several times faster, less exact. */
 bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, void *dst);
 
-/* Returns a larger type that represents every value of `type` exactly. Returns false if there is
- * none. */
-bool dgl_dtype_promoted(enum dgl_dtype type, enum dgl_dtype *promoted);
-/* Converts one row to that type. `dst` has space for its dgl_dtype_row_bytes(). Returns false if
- * there is none. */
-bool dgl_row_promote(enum dgl_dtype type, const void *src, uint64_t cols, void *dst);
-
 bool dgl_row_decodable(enum dgl_dtype type);
 bool dgl_row_encodable(enum dgl_dtype type);
 /* Returns the largest magnitude that the encoder of `type` can represent, or infinity. */

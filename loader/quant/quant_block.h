@@ -21,26 +21,8 @@ void q4_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t
 void q4_1_decode(const uint8_t *src, float *dst);
 void q5_0_decode(const uint8_t *src, float *dst);
 void q5_1_decode(const uint8_t *src, float *dst);
-void q5_0_to_q8_0(const uint8_t *src, uint8_t *dst); /* the same values, as all X_to_Y() */
 void q8_0_decode(const uint8_t *src, float *dst);
 void q8_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
-
-/* Promoted form of block formats that no other format represents exactly: a value is scale * q -
- * min, in f32. */
-#define AFFINE_VALUES 32
-#define AFFINE_GROUP  16
-struct affine_block {
-    int8_t q[AFFINE_VALUES];
-    struct {
-        float scale, min;
-    } group[AFFINE_VALUES / AFFINE_GROUP];
-};
-/* Writes one block of 32 values, or 8 for a block of 256. */
-void q4_1_to_affine(const uint8_t *src, uint8_t *dst);
-void q5_1_to_affine(const uint8_t *src, uint8_t *dst);
-void q2_k_to_affine(const uint8_t *src, uint8_t *dst);
-void iq4_xs_to_affine(const uint8_t *src, uint8_t *dst);
-void affine_decode(const uint8_t *src, float *dst);
 
 /* ---- quant_k.c: 256 values in sub-blocks whose small scales share an f16 scale ---- */
 
@@ -53,7 +35,7 @@ void affine_decode(const uint8_t *src, float *dst);
 struct k_codes {
     uint16_t d, dmin;      /* f16 bits; not negative in q4_k and q5_k */
     int8_t sc[K_MAX_SUBS]; /* 0..63; any in q6_k */
-    int8_t m[K_MAX_SUBS];  /* 0..63; 0 in q3_k and q6_k */
+    int8_t m[K_MAX_SUBS];  /* 0..63; 0 in q6_k */
     int8_t q[K_VALUES];    /* 0..15 in q4_k, 0..31 in q5_k, -32..31 in q6_k */
 };
 void q4_k_pack(const struct k_codes *codes, uint8_t *dst);
@@ -71,7 +53,6 @@ void q6_k_decode(const uint8_t *src, float *dst);
 void q6_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
 
 void q6_k_pack(const struct k_codes *codes, uint8_t *dst);
-void q3_k_to_q6_k(const uint8_t *src, uint8_t *dst);
 
 /* quant_k_search.c. Finds codes with a small squared error for the first `count` of 256 finite
  * values; the others are 0. */
@@ -84,7 +65,6 @@ void quant_k_search(enum k_type type, const float x[K_VALUES], size_t count,
 void mxfp4_decode(const uint8_t *src, float *dst);
 void mxfp4_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
 void iq4_nl_decode(const uint8_t *src, float *dst);
-void iq4_nl_to_q8_0(const uint8_t *src, uint8_t *dst);
 void iq4_xs_decode(const uint8_t *src, float *dst);
 
 /* ---- quant_grid.c: one to three bits a value ---- */

@@ -93,23 +93,6 @@ void iq4_nl_decode(const uint8_t *src, float *dst)
     sub_decode(iq4_table, dgl_f16_to_f32(load_u16(src)), src + 2, dst);
 }
 
-/* Returns the table entries for 16 bytes of codes. */
-static void iq4_codes(const uint8_t *src, int8_t q[SUB])
-{
-    for (int i = 0; i < SUB / 2; i++) {
-        q[i] = iq4_table[src[i] & 15];
-        q[i + SUB / 2] = iq4_table[src[i] >> 4];
-    }
-}
-
-void iq4_nl_to_q8_0(const uint8_t *src, uint8_t *dst)
-{
-    int8_t q[SUB];
-    iq4_codes(src + 2, q);
-    memcpy(dst, src, 2);
-    memcpy(dst + 2, q, sizeof(q));
-}
-
 /* f16 d, 2 bytes with the top two bits of eight 6-bit scales less 32, 4 bytes with their low four,
  * 128 bytes of codes. */
 static float iq4_xs_scale(const uint8_t *src, unsigned s)
@@ -123,18 +106,4 @@ void iq4_xs_decode(const uint8_t *src, float *dst)
 {
     for (unsigned s = 0; s < K_VALUES / SUB; s++)
         sub_decode(iq4_table, iq4_xs_scale(src, s), src + 8 + SUB / 2 * s, dst + SUB * s);
-}
-
-void iq4_xs_to_affine(const uint8_t *src, uint8_t *dst)
-{
-    for (unsigned s = 0; s < K_VALUES / SUB; s++) {
-        struct affine_block block;
-        iq4_codes(src + 8 + SUB / 2 * s, block.q);
-        for (int g = 0; g < AFFINE_VALUES / AFFINE_GROUP; g++) {
-            block.group[g].scale = iq4_xs_scale(src, s);
-            block.group[g].min = 0;
-        }
-        memcpy(dst, &block, sizeof(block));
-        dst += sizeof(block);
-    }
 }

@@ -142,50 +142,18 @@ void q2_k_decode(const uint8_t *src, float *dst)
     }
 }
 
-/* A q2_k block: 16 bytes (scale in the low 4 bits, minimum in the high 4), one per 16 values, 64
- * bytes of 2-bit codes, f16 d, f16 dmin. */
-void q2_k_to_affine(const uint8_t *src, uint8_t *dst)
-{
-    float d = dgl_f16_to_f32(load_u16(src + 80)), dmin = dgl_f16_to_f32(load_u16(src + 82));
-    for (unsigned first = 0; first < K_VALUES; first += AFFINE_VALUES) {
-        struct affine_block block;
-        for (unsigned i = 0; i < AFFINE_VALUES; i++)
-            block.q[i] = (int8_t)two_bits_at(src + 16, first + i);
-        for (unsigned g = 0; g < AFFINE_VALUES / AFFINE_GROUP; g++) {
-            uint8_t codes = src[first / AFFINE_GROUP + g];
-            block.group[g].scale = d * (float)(codes & 15);
-            block.group[g].min = dmin * (float)(codes >> 4);
-        }
-        memcpy(dst, &block, sizeof(block));
-        dst += sizeof(block);
-    }
-}
-
 /* 32 bytes of third bits (clear: 4 less), 64 bytes of codes, 12 bytes of 6-bit scales less 32, f16
  * d. */
-static void q3_k_unpack(const uint8_t *src, struct k_codes *codes)
-{
-    const uint8_t *scales = src + 96;
-    codes->d = load_u16(src + 108);
-    for (unsigned s = 0; s < K_VALUES / 16; s++) {
-        unsigned low = (unsigned)scales[s % 8] >> s / 8 * 4 & 15u;
-        unsigned high = (unsigned)scales[8 + s % 4] >> s / 4 * 2 & 3u;
-        codes->sc[s] = (int8_t)((int)(low | high << 4) - 32);
-    }
-    for (unsigned i = 0; i < K_VALUES; i++) {
-        unsigned third = (unsigned)src[i % 32] >> i / 32 & 1u;
-        codes->q[i] = (int8_t)((int)(two_bits_at(src + 32, i) | third << 2) - 4);
-    }
-}
-
 void q3_k_decode(const uint8_t *src, float *dst)
 {
-    struct k_codes codes;
-    q3_k_unpack(src, &codes);
-    float d = dgl_f16_to_f32(codes.d);
+    const uint8_t *scales = src + 96;
+    float d = dgl_f16_to_f32(load_u16(src + 108));
     for (unsigned i = 0; i < K_VALUES; i++) {
-        float scale = d * (float)codes.sc[i / 16];
-        dst[i] = scale * (float)codes.q[i];
+        unsigned s = i / 16, low = (unsigned)scales[s % 8] >> s / 8 * 4 & 15u;
+        unsigned high = (unsigned)scales[8 + s % 4] >> s / 4 * 2 & 3u;
+        unsigned code = two_bits_at(src + 32, i) | ((unsigned)src[i % 32] >> i / 32 & 1u) << 2;
+        float scale = d * (float)((int)(low | high << 4) - 32);
+        dst[i] = scale * (float)((int)code - 4);
     }
 }
 
@@ -210,13 +178,6 @@ void q6_k_pack(const struct k_codes *codes, uint8_t *dst)
     }
     memcpy(dst + 192, codes->sc, sizeof(codes->sc));
     store_u16(dst + 208, codes->d);
-}
-
-void q3_k_to_q6_k(const uint8_t *src, uint8_t *dst)
-{
-    struct k_codes codes;
-    q3_k_unpack(src, &codes);
-    q6_k_pack(&codes, dst);
 }
 
 void q6_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)

@@ -39,13 +39,6 @@ void q5_0_decode(const uint8_t *src, float *dst)
         dst[i] = d * (float)((int)five_bits_at(src + 2, i) - 16);
 }
 
-void q5_0_to_q8_0(const uint8_t *src, uint8_t *dst)
-{
-    memcpy(dst, src, 2);
-    for (unsigned i = 0; i < LEGACY_VALUES; i++)
-        dst[2 + i] = (uint8_t)((int)five_bits_at(src + 2, i) - 16);
-}
-
 void q5_1_decode(const uint8_t *src, float *dst)
 {
     float d = dgl_f16_to_f32(load_u16(src)), m = dgl_f16_to_f32(load_u16(src + 2));
@@ -58,44 +51,6 @@ void q8_0_decode(const uint8_t *src, float *dst)
     float d = dgl_f16_to_f32(load_u16(src));
     for (int i = 0; i < LEGACY_VALUES; i++)
         dst[i] = d * (float)(int8_t)src[2 + i];
-}
-
-/* ---- affine blocks ---- */
-
-/* d * q + m, with the codes in `block`. */
-static void affine_store(struct affine_block *block, const uint8_t *halves, uint8_t *dst)
-{
-    for (int i = 0; i < AFFINE_VALUES / AFFINE_GROUP; i++) {
-        block->group[i].scale = dgl_f16_to_f32(load_u16(halves));
-        block->group[i].min = -dgl_f16_to_f32(load_u16(halves + 2));
-    }
-    memcpy(dst, block, sizeof(*block));
-}
-
-void q4_1_to_affine(const uint8_t *src, uint8_t *dst)
-{
-    struct affine_block block;
-    for (unsigned i = 0; i < LEGACY_VALUES; i++)
-        block.q[i] = (int8_t)nibble_at(src + 4, i);
-    affine_store(&block, src, dst);
-}
-
-void q5_1_to_affine(const uint8_t *src, uint8_t *dst)
-{
-    struct affine_block block;
-    for (unsigned i = 0; i < LEGACY_VALUES; i++)
-        block.q[i] = (int8_t)five_bits_at(src + 4, i);
-    affine_store(&block, src, dst);
-}
-
-void affine_decode(const uint8_t *src, float *dst)
-{
-    struct affine_block block;
-    memcpy(&block, src, sizeof(block));
-    for (int i = 0; i < AFFINE_VALUES; i++) {
-        float scaled = block.group[i / AFFINE_GROUP].scale * (float)block.q[i];
-        dst[i] = scaled - block.group[i / AFFINE_GROUP].min;
-    }
 }
 
 /* ---- encoders ---- */

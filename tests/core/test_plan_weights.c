@@ -1,5 +1,5 @@
 /* Types, layouts and bands of weights by kernels and hints, without a device: mixed checkpoints,
- * promoted weights, and weights shared by two placements of one model. */
+ * and weights shared by two placements of one model. */
 #include "tests/support/kernel_sets.h"
 
 #include <stdlib.h>
@@ -56,15 +56,10 @@ static const struct mixed mixed[] = {
      QKV,
      {{DGL_Q4_0, "split", Q_ROWS}, {DGL_Q5_K, "native", KV_ROWS}, {DGL_Q8_0, "split", KV_ROWS}},
      NULL},
-    {"q widened to k's type: one band",
-     {{Q, DGL_Q5_0}, {K, DGL_Q8_0}, {V, DGL_Q6_K}},
+    {"types of blocks of 32",
+     {{Q, DGL_Q5_0}, {K, DGL_Q8_0}, {V, DGL_Q4_1}},
      QKV,
-     {{DGL_Q8_0, "split", Q_ROWS + KV_ROWS}, {DGL_Q6_K, "split", KV_ROWS}},
-     NULL},
-    {"k and v widened to one type: one band",
-     {{Q, DGL_Q4_0}, {K, DGL_Q4_1}, {V, DGL_Q5_1}},
-     QKV,
-     {{DGL_Q4_0, "split", Q_ROWS}, {DGL_AFFINE, "native", 2 * KV_ROWS}},
+     {{DGL_Q5_0, "split", Q_ROWS}, {DGL_Q8_0, "split", KV_ROWS}, {DGL_Q4_1, "split", KV_ROWS}},
      NULL},
     {"q and v of one type, k of another",
      {{Q, DGL_Q4_K}, {K, DGL_Q6_K}, {V, DGL_Q4_K}},
@@ -82,17 +77,12 @@ static const struct mixed mixed[] = {
      {{DGL_F16, "native", 2 * INNER}},
      "gate_proj.weight and model.layers.15.mlp.up_proj.weight have different formats: both are "
      "expanded to f16"},
-    {"gate widened to up's type",
-     {{GATE, DGL_Q3_K}, {UP, DGL_Q6_K}},
+    {"gate and up of type iq4_xs",
+     {{GATE, DGL_IQ4_XS}, {UP, DGL_IQ4_XS}},
      GATE_UP,
-     {{DGL_Q6_K, "split", 2 * INNER}},
+     {{DGL_IQ4_XS, "split", 2 * INNER}},
      NULL},
-    {"gate and up widened to one type",
-     {{GATE, DGL_IQ4_XS}, {UP, DGL_Q2_K}},
-     GATE_UP,
-     {{DGL_AFFINE, "native", 2 * INNER}},
-     NULL},
-    {"down widened", {{"down_proj.weight", DGL_IQ4_NL}}, DOWN, {{DGL_Q8_0, "split", HIDDEN}}, NULL},
+    {"down", {{"down_proj.weight", DGL_Q2_K}}, DOWN, {{DGL_Q2_K, "split", HIDDEN}}, NULL},
 };
 
 static void check_band(const struct weight_band *got, const struct mixed_band *want, uint32_t row0)

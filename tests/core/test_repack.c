@@ -28,8 +28,6 @@ static void native_strides_are_the_file_rows(void **state)
     check_stride(DGL_Q4_K, "native", 256, 36);
     check_stride(DGL_Q4_K, "native", 260, 72);
     check_stride(DGL_Q4_K, "native", 4, 36);
-    check_stride(DGL_AFFINE, "native", 4, 12);
-    check_stride(DGL_AFFINE, "native", 1152, 432);
 }
 
 static void an_odd_row_is_rounded_up_to_words(void **state)
@@ -59,6 +57,12 @@ static void split_strides_round_up_to_blocks_and_16_bytes(void **state)
     check_stride(DGL_MXFP4, "split", 2880, 384);
     check_stride(DGL_Q6_K, "split", 256, 56); /* 52.5, likewise */
     check_stride(DGL_Q6_K, "split", 2048, 420);
+    check_stride(DGL_Q4_1, "split", 576, 92);
+    check_stride(DGL_Q5_1, "split", 1152, 216);
+    check_stride(DGL_IQ4_NL, "split", 2880, 408); /* 405, likewise */
+    check_stride(DGL_IQ4_XS, "split", 2048, 272);
+    check_stride(DGL_Q2_K, "split", 2048, 168);
+    check_stride(DGL_Q3_K, "split", 2048, 224); /* 112 bytes of 110 */
     check_stride(DGL_Q4_K, "split", 260, 72);
     check_stride(DGL_Q5_K, "native", 1152, 220);
 }
@@ -122,6 +126,11 @@ static const struct split_row split_rows[] = {
     {"q4_0 of 1152", DGL_Q4_0, 1152, {{2, 16}, {0, 2}}},
     {"q5_0 of 100", DGL_Q5_0, 100, {{6, 16}, {2, 4}, {0, 2}}},
     {"q5_0 of 1152", DGL_Q5_0, 1152, {{6, 16}, {2, 4}, {0, 2}}},
+    {"q5_1 of 100", DGL_Q5_1, 100, {{8, 16}, {0, 8}}},
+    {"q4_1 of 100", DGL_Q4_1, 100, {{4, 16}, {0, 4}}},
+    {"iq4_nl of 2880", DGL_IQ4_NL, 2880, {{2, 16}, {0, 2}}},
+    {"iq4_xs of 1152", DGL_IQ4_XS, 1152, {{8, 128}, {0, 8}}},
+    {"q2_k of 1152", DGL_Q2_K, 1152, {{16, 64}, {0, 16}, {80, 4}}},
     {"mxfp4 of 32", DGL_MXFP4, 32, {{1, 16}, {0, 1}}},
     {"mxfp4 of 2880", DGL_MXFP4, 2880, {{1, 16}, {0, 1}}},
     {"q6_k of 80", DGL_Q6_K, 80, {{0, 208}, {208, 2}}},
@@ -154,8 +163,10 @@ static void split_takes_the_fields_out_of_the_blocks(void **state)
     for (int p = 0; p < 3; p++)
         for (size_t b = 0; b < blocks; b++, to += row->planes[p][1]) {
             memcpy(to, src + b * t->block_bytes + row->planes[p][0], row->planes[p][1]);
-            if (row->planes[p][1] == 4)
+            if (row->type == DGL_Q5_0 && p == 1)
                 spread_fifths(to);
+            if (row->type == DGL_Q5_1 && p == 1)
+                spread_fifths(to + 4);
         }
     memset(dst, 0xEE, sizeof(dst));
     repack_row(layout(row->type, "split"), src, row->cols, dst);
@@ -200,6 +211,25 @@ static void split_q4_k_has_scales_and_codes_by_group(void **state)
     }
 }
 
+/* Low bits, third bits, scales and d, in 112 bytes. */
+static void split_q3_k_is_words(void **state)
+{
+    (void)state;
+    uint8_t src[220], want[224] = {0};
+    uint32_t dst[57];
+    for (size_t i = 0; i < sizeof(src); i++)
+        src[i] = (uint8_t)(i * 7 + 3);
+    for (size_t b = 0; b < 2; b++) {
+        memcpy(want + 112 * b, src + 110 * b + 32, 64);
+        memcpy(want + 112 * b + 64, src + 110 * b, 32);
+        memcpy(want + 112 * b + 96, src + 110 * b + 96, 14);
+    }
+    dst[56] = 0xEEEEEEEEu;
+    repack_row(layout(DGL_Q3_K, "split"), src, 260, dst);
+    assert_memory_equal(dst, want, sizeof(want));
+    assert_int_equal(dst[56], 0xEEEEEEEEu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +241,7 @@ int main(void)
         cmocka_unit_test(pairs_without_a_layout_are_refused),
         cmocka_unit_test(native_rows_are_copied),
         cmocka_unit_test(split_q4_k_has_scales_and_codes_by_group),
+        cmocka_unit_test(split_q3_k_is_words),
     };
     int failed = test_run_table("split", split_takes_the_fields_out_of_the_blocks, split_rows);
     return failed + cmocka_run_group_tests(tests, NULL, NULL);

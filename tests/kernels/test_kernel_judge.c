@@ -356,6 +356,25 @@ static void judging_can_be_stopped(void **state)
     kernel_set_destroy(&set);
 }
 
+/* Most software renderers have no subgroups, so the libs for them are tested by a kernel that
+ * computes the lanes one after the other. */
+static void lanes_of_every_format_agree_with_doubles(void **state)
+{
+    char *text = NULL;
+    size_t len;
+    struct kernel_verdict verdict;
+    (void)state;
+    if (!dev)
+        SKIP("no GLES device");
+    assert_int_equal(
+        dgl_file_slurp(NULL, "tests/data/kernels/lane_by_lane.comp", 1 << 16, &text, &len), DGL_OK);
+    struct kernel_set *set = make_set(text);
+    judge_named(set, "lane_by_lane", KERNEL_JUDGE_FULL, &verdict);
+    assert_verdict(&verdict, NULL);
+    kernel_set_destroy(&set);
+    free(text);
+}
+
 /* A use of a plan with the sizes of a large model: few of its rows are computed, the last ones. */
 static void large_uses_are_judged_by_few_rows(void **state)
 {
@@ -441,6 +460,7 @@ int main(void)
                                        cmocka_unit_test(judging_can_be_stopped),
                                        cmocka_unit_test(every_lib_that_is_given_is_tried),
                                        cmocka_unit_test(errors_count_against_the_terms),
+                                       cmocka_unit_test(lanes_of_every_format_agree_with_doubles),
                                        cmocka_unit_test(large_uses_are_judged_by_few_rows)};
     test_log_init(&device_log, DGL_LOG_INFO);
     if (dgl_device_create(&device_log.log,

@@ -37,8 +37,12 @@ static const struct embed_row embed_rows[] = {
     {"embed_q6_k_h5120", DGL_Q6_K, 9, 5120, 0, 0, 2, 0},
     {"embed_mxfp4_h80", DGL_MXFP4, 40, 80, 0, 9, 5, 0},
     {"embed_mxfp4_h2880_bands", DGL_MXFP4, 65, 2880, 4, 0, 2, 64},
-    {"embed_affine_h80", DGL_AFFINE, 40, 80, 0, 9, 5, 0},
-    {"embed_affine_h2880_bands", DGL_AFFINE, 65, 2880, 4, 0, 2, 64},
+    {"embed_q4_1_h36", DGL_Q4_1, 64, 36, 0, 5, 3, 0},
+    {"embed_q5_1_h1152_bands", DGL_Q5_1, 65, 1152, 4, 0, 2, 64},
+    {"embed_iq4_nl_h80", DGL_IQ4_NL, 40, 80, 0, 9, 5, 0},
+    {"embed_iq4_xs_h2880_bands", DGL_IQ4_XS, 65, 2880, 4, 0, 2, 64},
+    {"embed_q2_k_h260", DGL_Q2_K, 40, 260, 4, 9, 16, 7},
+    {"embed_q3_k_h260", DGL_Q3_K, 40, 260, 4, 9, 16, 7},
 };
 
 struct norm_row {

@@ -27,6 +27,8 @@ struct shape {
 
 /* Types that represent similar ones, for expensive shapes. */
 #define SOME "f32 f16 bf16 q8_0 q4_k"
+/* Types of which only some shapes are tried. */
+#define NEW "q5_0 q4_1 q5_1 q2_k q3_k iq4_nl iq4_xs"
 
 static const struct shape shapes[] = {
     {"decode", "none", "store", .k = 4, .n = 1, .tokens = 1, .y_pad = 4, .formats = SOME},
@@ -39,7 +41,7 @@ static const struct shape shapes[] = {
     {"decode", "norm", "store", .k = 256, .n = 1000, .tokens = 7, .x_last = true, .bands = 3,
      .formats = "f16 q4_k"},
     {"decode", "none", "add", .k = 768, .n = 130, .tokens = 1,
-     .formats = "q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine q5_0"},
+     .formats = "q8_0 q4_k q4_0 q5_k q6_k mxfp4 " NEW},
     {"decode", "none", "add", .k = 256, .n = 64, .tokens = 1, .formats = "q4_k"},
     {"decode", "none", "store", .k = 96, .n = 33, .tokens = 1, .formats = SOME},
     {"decode", "none", "store", .k = 1152, .n = 257, .tokens = 1, .bands = 2},
@@ -61,8 +63,7 @@ static const struct shape shapes[] = {
     {"prefill", "none", "glu", .k = 256, .n = 258, .tokens = 33, .bands = 2, .y_pad = 3,
      .formats = "q8_0 q4_k"},
     {"prefill", "none", "store", .k = 260, .n = 257, .tokens = 64, .bands = 2, .formats = "q4_k"},
-    {"prefill", "none", "add", .k = 768, .n = 132, .tokens = 9,
-     .formats = "q4_k q6_k mxfp4 affine q5_0"},
+    {"prefill", "none", "add", .k = 768, .n = 132, .tokens = 9, .formats = "q4_k q6_k mxfp4 " NEW},
     {"prefill", "none", "store", .k = 1152, .n = 257, .tokens = 7},
     {"prefill", "none", "glu", .k = 2048, .n = 1000, .tokens = 3, .bands = 2, .formats = SOME},
     {"prefill", "none", "store", .k = 260, .n = 67, .tokens = 2, .x_pad = 4},
@@ -216,8 +217,7 @@ static const struct shape tuned_shapes[] = {
     {"decode", "norm", "store", .k = 2304, .n = 70, .tokens = 1, .formats = SOME " q6_k"},
     {"decode", "none", "glu", .k = 1152, .n = 258, .tokens = 1, .bands = 2,
      .formats = "q4_k mxfp4"},
-    {"decode", "norm", "add", .k = 1088, .n = 600, .tokens = 1,
-     .formats = SOME " q4_0 affine q5_0 q6_k"},
+    {"decode", "norm", "add", .k = 1088, .n = 600, .tokens = 1, .formats = SOME " q4_0 q5_0 q6_k"},
 };
 
 /* One subgroup or many, one row at a time or four, one pass or several, few groups or many. Only

@@ -53,6 +53,8 @@ static void put_memory(struct inspect *in)
     memset(bar + at, used < whole ? '.' : '-', BAR_CELLS - at);
     dgl_buf_printf(out, "memory     [%s]\n           # weights ", bar);
     dgl_buf_bytes(out, m->weight_bytes);
+    dgl_buf_printf(out, " (%.2f of the file's)",
+                   (double)m->weight_bytes / (double)in->info->weight_bytes);
     dgl_buf_puts(out, ", = KV cache ");
     dgl_buf_bytes(out, m->kv_bytes);
     dgl_buf_puts(out, " (");

@@ -13,9 +13,9 @@ uint lane_vec4(uint lane, uint i, uint width)
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint width, uint zero)
+void lane_begin(uint first, uint lane, uint width, uint zero)
 {
-    lane_k = min((slice * uint(SUBGROUP) + lane) * 32u, uint((K - 1) / 32 * 32));
+    lane_k = min((first + lane) * 32u, uint((K - 1) / 32 * 32));
 }
 
 void lane_fetch(uint row, out uint raw[LANE_RAW])

@@ -22,6 +22,11 @@
     FIVE_HIGH(c + 16, q.x, 0) FIVE_HIGH(c + 20, q.y, 1) FIVE_HIGH(c + 24, q.z, 2) \
     FIVE_HIGH(c + 28, q.w, 3)
 
+// Four codes of eight bits, times sc, minus mn.
+#define SCALED_CODES(c, q, sc, mn) \
+    CODES(c, (sc) * float((q) & 255u) - (mn), (sc) * float(((q) >> 8) & 255u) - (mn), \
+          (sc) * float(((q) >> 16) & 255u) - (mn), (sc) * float((q) >> 24) - (mn))
+
 // Word `at` of the row, a constant.
 #define ROW_WORD(at) W[row + uint((at) / 4)][(at) % 4]
 
@@ -51,3 +56,21 @@
     FLOAT16_GROUP(8 * (n) + 2, WORDS) FLOAT16_GROUP(8 * (n) + 3, WORDS) \
     FLOAT16_GROUP(8 * (n) + 4, WORDS) FLOAT16_GROUP(8 * (n) + 5, WORDS) \
     FLOAT16_GROUP(8 * (n) + 6, WORDS) FLOAT16_GROUP(8 * (n) + 7, WORDS)
+
+// Entries of IQ4's table, -127 to 113, for codes in the lowest four bits: a polynomial in 1 + q /
+// 16 that is within 0.45 of the entries.
+vec4 iq4_entries(uvec4 q)
+{
+    vec4 t = uintBitsToFloat(((q & 15u) << 19) | 0x3F800000u);
+    t = (((103.593 * t - 286.218) * t - 114.775) * t + 1060.82) * t - 890.0;
+    return floor(t + 0.5);
+}
+
+// The 16 codes in the low nibbles (s 0) or the high ones (s 4) of q, as entries of that table.
+#define IQ4_WORD(c, q, s) \
+    { \
+        vec4 v = iq4_entries(uvec4(q, (q) >> 8, (q) >> 16, (q) >> 24) >> (s)); \
+        CODES(c, v.x, v.y, v.z, v.w) \
+    }
+#define IQ4_HALF(c, s) \
+    IQ4_WORD(c, q.x, s) IQ4_WORD(c + 4, q.y, s) IQ4_WORD(c + 8, q.z, s) IQ4_WORD(c + 12, q.w, s)

@@ -113,6 +113,31 @@ float nibble_dot(uvec4 q)
     return a * 16.0 + b * 256.0 + c * 4096.0;
 }
 
+// Sum of the products of 32 nibbles, in the order of nibble_dot(), as entries of IQ4's table with
+// x. A nibble in the mantissa of 1.0 is 1 + n / 16. A polynomial in that number is within 0.45 of the
+// entry. Adding it to 2^23 + 128 rounds it to the entry. `zero` is 0 where no compiler can know it:
+// Mesa would combine the addition with the subtraction.
+#define LANE_IQ4(bits, xx) \
+    v = uintBitsToFloat(((bits) & 0x00780000u) | lane_one); \
+    v = (((103.593 * v - 286.218) * v - 114.775) * v + 1060.82) * v + 8387846.0; \
+    sum += (uintBitsToFloat(floatBitsToUint(v) | zero) - 8388736.0) * (xx);
+#define LANE_IQ4_WORD(q, i) \
+    LANE_IQ4((q) << 19, lane_x[i].x) LANE_IQ4((q) << 15, lane_x[i + 4].x) \
+    LANE_IQ4((q) << 11, lane_x[i].y) LANE_IQ4((q) << 7, lane_x[i + 4].y) \
+    LANE_IQ4((q) << 3, lane_x[i].z) LANE_IQ4((q) >> 1, lane_x[i + 4].z) \
+    LANE_IQ4((q) >> 5, lane_x[i].w) LANE_IQ4((q) >> 9, lane_x[i + 4].w)
+
+float iq4_dot(uvec4 q)
+{
+    uint zero = lane_one - 0x3F800000u;
+    float sum = 0.0, v;
+    LANE_IQ4_WORD(q.x, 0)
+    LANE_IQ4_WORD(q.y, 1)
+    LANE_IQ4_WORD(q.z, 2)
+    LANE_IQ4_WORD(q.w, 3)
+    return sum;
+}
+
 // Interface to lib matmul_strips, which multiplies a lane's 32 columns of a row with several
 // columns of x. It unpacks half of them at a time, in four parts of four columns. LANE_QUAD(raw,
 // row, i) is part i as floats, from the words of the row in raw[row] and on. LANE_NEXT(raw, row)

@@ -47,7 +47,7 @@
 //! VARIANT subgroup ranges
 //! WHEN phase prefill
 //! WHEN columns 4 8
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN weight any
 //! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu

@@ -24,7 +24,7 @@
 //! VARIANT f16 strips
 //! WHEN phase prefill
 //! WHEN columns 2 4 8
-//! WHEN weight q8_0 q4_k q4_0 q5_0 q5_k q6_k affine
+//! WHEN weight q8_0 q4_k q4_0 q5_0 q5_k q6_k
 //! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu

@@ -38,7 +38,7 @@
 //! VARIANT subgroup strips
 //! WHEN phase prefill
 //! WHEN columns 2 4 8
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_0 q5_k q6_k mxfp4 affine
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_0 q5_k q6_k mxfp4
 //! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu

@@ -63,9 +63,9 @@ static void check_block(char *fields)
 {
     char *save = NULL, *type_name = strtok_r(fields, " ", &save);
     char *block_hex = strtok_r(NULL, " ", &save), *values_hex = strtok_r(NULL, " ", &save);
-    uint8_t block[256], values[1024], wide[512];
+    uint8_t block[256], values[1024];
     float decoded[256];
-    enum dgl_dtype type, promoted;
+    enum dgl_dtype type;
     assert_true(dgl_dtype_parse(type_name, strlen(type_name), &type));
     const struct dgl_dtype_traits *t = dgl_dtype_get(type);
     size_t count = t->block;
@@ -78,11 +78,6 @@ static void check_block(char *fields)
         if (bits_of(decoded[i]) != bits_of(want))
             fail_msg("%s value %zu is %.9g, wanted %.9g", type_name, i, decoded[i], want);
     }
-    if (!dgl_dtype_promoted(type, &promoted))
-        return;
-    assert_true(dgl_row_promote(type, block, count, wide));
-    assert_true(dgl_row_decode(promoted, wide, count, decoded));
-    assert_memory_equal(decoded, values, 4 * count);
 }
 
 static void decodes_blocks_as_ggml(void **state)

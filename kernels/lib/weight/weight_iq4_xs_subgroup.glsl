@@ -1,0 +1,44 @@
+// Weights of type iq4_xs (layout `split`) for kernels with subgroups.
+//
+// A lane has 32 neighbouring columns: one group. W is uvec4. Needs lib weight_subgroup. See
+// weight_iq4_xs.glsl for the two words of a block.
+#define LANE_RAW 8
+
+uint lane_codes, lane_head; // elements of a row
+uint lane_group;            // of the block
+bool lane_upper;            // the block's words are in the latter half of their element
+
+uint lane_vec4(uint lane, uint i, uint width)
+{
+    return lane * 8u + i;
+}
+
+void lane_begin(uint first, uint lane, uint width, uint zero)
+{
+    const uint ROW_GROUPS = uint((K + 255) / 256 * 8);
+    uint g = min(first + lane, ROW_GROUPS - 1u);
+    lane_one = LANE_ONE(zero);
+    lane_codes = g;
+    lane_head = ROW_GROUPS + g / 16u;
+    lane_group = g & 7u;
+    lane_upper = (g & 8u) != 0u;
+}
+
+void lane_fetch(uint row, out uint raw[LANE_RAW])
+{
+    uvec4 v4;
+    LANE_RAW4(0, W[row + lane_codes])
+    LANE_RAW4(4, W[row + lane_head])
+}
+
+void lane_prepare()
+{
+}
+
+float lane_dot(uint raw[LANE_RAW])
+{
+    uvec2 head = lane_upper ? uvec2(raw[6], raw[7]) : uvec2(raw[4], raw[5]);
+    uint low = head.y >> 4u * lane_group & 15u, high = head.x >> (16u + 2u * lane_group) & 3u;
+    return unpackHalf2x16(head.x).x * (LANE_UINT(low | high << 4) - 32.0) *
+           iq4_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
+}

@@ -1,0 +1,65 @@
+// Weights of type q3_k (layout `split`) for kernels with subgroups.
+//
+// A lane has 32 columns of a slice: 16 bytes of low bits have 16 columns of four groups, two of
+// which are the lane's. Both have scales of their own. W is uvec4. Needs lib weight_subgroup. See
+// weight_q3_k.glsl for the words of a block.
+#define LANE_RAW 12
+
+uint lane_codes, lane_thirds, lane_head; // elements of a row
+uint lane_bits, lane_bit;                // of the low bits and the third bits in their bytes
+uint lane_low, lane_high;                // of the parts of the scales in their words
+bool lane_pair;                          // groups 2 and 3, or 6 and 7, of a block
+
+uint lane_vec4(uint lane, uint i, uint width)
+{
+    return lane / 8u * 64u + (lane & 4u) * 8u + (lane & 2u) * 8u + (lane & 1u) * 4u + (i & 3u) +
+           (i >> 2) * 8u;
+}
+
+void lane_begin(uint first, uint lane, uint width, uint zero)
+{
+    uint b = min(first / 8u + lane / 8u, uint((K + 255) / 256 - 1)) * 7u;
+    lane_one = LANE_ONE(zero);
+    lane_codes = b + (lane & 4u) / 2u + (lane & 1u);
+    lane_thirds = b + 4u + (lane & 1u);
+    lane_head = b + 6u;
+    lane_bits = (lane & 2u) * 2u;
+    lane_bit = lane & 6u;
+    lane_low = (lane & 1u) * 8u + (lane & 4u);
+    lane_high = (lane & 1u) * 8u + (lane & 6u);
+    lane_pair = (lane & 2u) != 0u;
+}
+
+void lane_fetch(uint row, out uint raw[LANE_RAW])
+{
+    uvec4 v4;
+    LANE_RAW4(0, W[row + lane_codes])
+    LANE_RAW4(4, W[row + lane_thirds])
+    LANE_RAW4(8, W[row + lane_head])
+}
+
+void lane_prepare()
+{
+}
+
+#define LANE_WORD(word, thirds, i) \
+    q = (word) >> lane_bits; \
+    third = (thirds) >> lane_bit; \
+    ql = (q & 0x03030303u) | ((third & 0x01010101u) << 2); \
+    qh = ((q >> 2) & 0x03030303u) | ((third & 0x02020202u) << 1); \
+    LANE_TIMES4(low, ql, 7, 1.015625, lane_x[i]) \
+    LANE_TIMES4(high, qh, 7, 1.015625, lane_x[(i) + 4])
+
+float lane_dot(uint raw[LANE_RAW])
+{
+    float low = 0.0, high = 0.0;
+    uint q, third, ql, qh;
+    LANE_WORD(raw[0], raw[4], 0)
+    LANE_WORD(raw[1], raw[5], 1)
+    LANE_WORD(raw[2], raw[6], 2)
+    LANE_WORD(raw[3], raw[7], 3)
+    uint sc = ((lane_pair ? raw[9] : raw[8]) >> lane_low & 0x000F000Fu) |
+              (raw[10] >> lane_high & 0x00030003u) << 4;
+    return unpackHalf2x16(raw[11]).x * 256.0 *
+           ((LANE_UINT(sc & 63u) - 32.0) * low + (LANE_UINT(sc >> 16) - 32.0) * high);
+}

@@ -1,0 +1,41 @@
+// Weights of type q4_1 (layout `split`) for kernels with subgroups.
+//
+// A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup.
+#define LANE_RAW 8
+
+uint lane_codes, lane_scales, lane_word; // elements of a row; the word of the scales in theirs
+
+uint lane_vec4(uint lane, uint i, uint width)
+{
+    return lane * 8u + i;
+}
+
+void lane_begin(uint first, uint lane, uint width, uint zero)
+{
+    // uvec4 of codes, one per block; the scales follow, four blocks to a uvec4
+    const uint BLOCKS = uint((K + 31) / 32);
+    uint block = min(first + lane, BLOCKS - 1u);
+    lane_one = LANE_ONE(zero);
+    lane_codes = block;
+    lane_scales = BLOCKS + block / 4u;
+    lane_word = block & 3u;
+}
+
+void lane_fetch(uint row, out uint raw[LANE_RAW])
+{
+    uvec4 v4;
+    LANE_RAW4(0, W[row + lane_codes])
+    LANE_RAW4(4, W[row + lane_scales])
+}
+
+void lane_prepare()
+{
+    nibble_prepare();
+}
+
+float lane_dot(uint raw[LANE_RAW])
+{
+    float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
+    vec2 d = unpackHalf2x16(lane_pick(LANE_FOUR(4), lane_word));
+    return d.x * y + d.y * nibble_sum;
+}

@@ -1,0 +1,55 @@
+// Matrix-vector product by the libs weight_*_subgroup, on devices without subgroups.
+//
+// An invocation has a row, and computes the parts of all lanes one after the other.
+//
+//! NAME lane_by_lane
+//! OP matmul
+//! VARIANT lane_by_lane
+//! WHEN phase decode
+//! WHEN weight any
+//! WHEN pre none
+//! WHEN bias none
+//! WHEN post store add
+//! BIND read uvec4 W
+//! BIND read vec4 X
+//! BIND readwrite float Y
+//! PARAM uint row0
+//! PARAM uint rows
+//! CONST K W_STRIDE
+//! CONST X_LAST = 0
+//! CONST SCALED = 0
+//! TUNE SUBGROUP = 32 in 8 16 32
+//! LET SLICES = ceildiv(K, 32 * SUBGROUP)
+//! TUNE WG_SIZE = 16 in 16
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(BAND, WG_SIZE)
+//! REQUIRE W_STRIDE % 4 == 0 && !X_LAST && !SCALED
+//! PREFER 1
+//! TOLERANCE 3e-12
+//! LIB weight_subgroup
+//! LIB weight_{weight}_subgroup
+
+void body(uvec3 group)
+{
+    uint row = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x;
+    if (row >= rows)
+        return;
+    float sum = 0.0;
+    for (uint slice = 0u; slice < uint(SLICES); slice++)
+        for (uint lane = 0u; lane < uint(SUBGROUP); lane++) {
+            uint raw[LANE_RAW];
+            lane_begin(slice, lane, uint(SUBGROUP), rows >> 31);
+            lane_fetch(row * uint(W_STRIDE / 4), raw);
+            for (int i = 0; i < 8; i++) {
+                uint v = slice * uint(8 * SUBGROUP) + lane_vec4(lane, uint(i), uint(SUBGROUP));
+                lane_x[i] = v < uint(K / 4) ? X[v] : vec4(0.0);
+            }
+            lane_prepare();
+            sum += lane_dot(raw);
+        }
+#if POST_add
+    Y[row0 + row] += sum;
+#else
+    Y[row0 + row] = sum;
+#endif
+}

@@ -1,18 +1,17 @@
 // Weights of type q6_k (layout `split`) for llvmpipe, one invocation per row.
 //
 // See lib row_llvmpipe for the macros. A group of 32 columns has two scales, so the codes are
-// already multiplied by their scale.
-#define Q6K_WORD(c, q, u, s, j, sc) \
+// already multiplied by their scale. Needs lib weight_llvmpipe.
+#define Q6K_WORD(c, q, u, s, j) \
     { \
         uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((u >> (j)) & 0x03030303u) << 4); \
-        CODES(c, sc * (float(t & 255u) - 32.0), sc * (float((t >> 8) & 255u) - 32.0), \
-              sc * (float((t >> 16) & 255u) - 32.0), sc * (float(t >> 24) - 32.0)) \
+        SCALED_CODES(c, t, sc, mn) \
     }
 #define Q6K_HALF(c, q, u, s, j, scale) \
     { \
-        float sc = float(int((scale) << 24) >> 24); \
-        Q6K_WORD(c, q.x, u.x, s, j, sc) Q6K_WORD(c + 4, q.y, u.y, s, j, sc) \
-        Q6K_WORD(c + 8, q.z, u.z, s, j, sc) Q6K_WORD(c + 12, q.w, u.w, s, j, sc) \
+        float sc = float(int((scale) << 24) >> 24), mn = 32.0 * sc; \
+        Q6K_WORD(c, q.x, u.x, s, j) Q6K_WORD(c + 4, q.y, u.y, s, j) \
+        Q6K_WORD(c + 8, q.z, u.z, s, j) Q6K_WORD(c + 12, q.w, u.w, s, j) \
     }
 // Group g from 32 bytes of low bits (shift s) and 32 of upper ones (shift j); its scales are the
 // low bytes of `scales`.

@@ -114,9 +114,9 @@ float nibble_dot(uvec4 q)
 }
 
 // Sum of the products of 32 nibbles, in the order of nibble_dot(), as entries of IQ4's table with
-// x. A nibble in the mantissa of 1.0 is 1 + n / 16. A polynomial in that number is within 0.45 of the
-// entry. Adding it to 2^23 + 128 rounds it to the entry. `zero` is 0 where no compiler can know it:
-// Mesa would combine the addition with the subtraction.
+// x. A nibble in the mantissa of 1.0 is 1 + n / 16. A polynomial in that number is within 0.45 of
+// the entry. Adding it to 2^23 + 128 rounds it to the entry. `zero` is 0 where no compiler can know
+// it: Mesa would combine the addition with the subtraction.
 #define LANE_IQ4(bits, xx) \
     v = uintBitsToFloat(((bits) & 0x00780000u) | lane_one); \
     v = (((103.593 * v - 286.218) * v - 114.775) * v + 1060.82) * v + 8387846.0; \

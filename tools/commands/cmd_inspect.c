@@ -53,9 +53,9 @@ static void put_memory(struct inspect *in)
     memset(bar + at, used < whole ? '.' : '-', BAR_CELLS - at);
     dgl_buf_printf(out, "memory     [%s]\n           # weights ", bar);
     dgl_buf_bytes(out, m->weight_bytes);
-    dgl_buf_printf(out, " (%.2f of the file's)",
+    dgl_buf_printf(out, " (%.2f of the file's)\n          ",
                    (double)m->weight_bytes / (double)in->info->weight_bytes);
-    dgl_buf_puts(out, ", = KV cache ");
+    dgl_buf_puts(out, " = KV cache ");
     dgl_buf_bytes(out, m->kv_bytes);
     dgl_buf_puts(out, " (");
     if (in->sequences)

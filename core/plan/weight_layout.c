@@ -30,7 +30,7 @@ static const struct weight_layout layouts[] = {
     {DGL_IQ2_XS, "split", {{2, 72}, {0, 2}}},
     {DGL_IQ2_S, "split", {{2, 80}, {0, 2}}},
     {DGL_IQ3_XXS, "split", {{2, 96}, {0, 2}}},
-    {DGL_IQ3_S, "split", {{2, 108}, {0, 2}}},
+    {DGL_IQ3_S, "split", {{2, 64}, {66, 44}, {0, 2}}},
     {DGL_TQ1_0, "split", {{0, 52}, {52, 2}}},
     {DGL_TQ2_0, "split", {{0, 64}, {64, 2}}},
     {DGL_Q1_0, "split", {{2, 16}, {0, 2}}},

@@ -48,8 +48,6 @@ static const struct row rows[] = {
     {"story-moe Q6_K", &story_moe, "Q6_K", false},
     {"story-moe IQ4_XS", &story_moe, "IQ4_XS", false},
     {"story-moe IQ3_S", &story_moe, "IQ3_S", false},
-    {"story-moe IQ3_XXS", &story_moe, "IQ3_XXS", false},
-    {"story-moe IQ3_XXS mix", &story_moe, "IQ3_XXS", true},
     {"story-moe TQ1_0", &story_moe, "TQ1_0", false},
     {"story-moe TQ2_0", &story_moe, "TQ2_0", false},
     {"story-moe Q1_0", &story_moe, "Q1_0", false},

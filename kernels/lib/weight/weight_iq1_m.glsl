@@ -172,7 +172,7 @@ vec4 weight_half_point(uint p, float eighth)
 // d times point n of the grid plus an eighth, or less an eighth if `minus` is 1.
 void weight_point(uint n, uint minus, float d, out vec4 a, out vec4 b)
 {
-    uint p = WEIGHT_GRID[n / 2u] >> 16u * (n & 1u);
+    uint p = weight_grid(n / 2u) >> 16u * (n & 1u);
     float eighth = 0.125 - 0.25 * float(minus);
     a = d * weight_half_point(p, eighth);
     b = d * weight_half_point(p >> 8, eighth);

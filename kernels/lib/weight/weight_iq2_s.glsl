@@ -108,7 +108,7 @@ vec4 weight_half_point(uint p, uint signs)
 // d times point n of the grid.
 void weight_point(uint n, uint signs, float d, out vec4 a, out vec4 b)
 {
-    uint p = WEIGHT_GRID[n / 2u] >> 16u * (n & 1u);
+    uint p = weight_grid(n / 2u) >> 16u * (n & 1u);
     a = d * weight_half_point(p, signs);
     b = d * weight_half_point(p >> 8, signs >> 4);
 }

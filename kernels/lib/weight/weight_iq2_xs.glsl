@@ -77,7 +77,7 @@ vec4 weight_half_point(uint p, uint signs)
 // d times point n of the grid.
 void weight_point(uint n, uint signs, float d, out vec4 a, out vec4 b)
 {
-    uint p = WEIGHT_GRID[n / 2u] >> 16u * (n & 1u);
+    uint p = weight_grid(n / 2u) >> 16u * (n & 1u);
     a = d * weight_half_point(p, signs);
     b = d * weight_half_point(p >> 8, signs >> 4);
 }
@@ -86,8 +86,8 @@ void weight_point(uint n, uint signs, float d, out vec4 a, out vec4 b)
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint b = row + k / 256u * 18u, g = k / 32u & 7u;
-    raw[0] = uvec4(weight_load(b + 2u * g), weight_load(b + 2u * g + 1u),
-                   weight_load(b + 16u + g / 4u), weight_load(row + WEIGHT_CODES + k / 512u));
+    raw[0] = uvec4(weight_load2(b + 2u * g), weight_load(b + 16u + g / 4u),
+                   weight_load(row + WEIGHT_CODES + k / 512u));
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

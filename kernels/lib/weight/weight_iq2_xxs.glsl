@@ -59,7 +59,7 @@ vec4 weight_half_point(uint p, uint signs)
 // d times point n of the grid.
 void weight_point(uint n, uint signs, float d, out vec4 a, out vec4 b)
 {
-    uint p = WEIGHT_GRID[n / 2u] >> 16u * (n & 1u);
+    uint p = weight_grid(n / 2u) >> 16u * (n & 1u);
     a = d * weight_half_point(p, signs);
     b = d * weight_half_point(p >> 8, signs >> 4);
 }
@@ -67,9 +67,8 @@ void weight_point(uint n, uint signs, float d, out vec4 a, out vec4 b)
 // Columns k .. k + 15 of a row as stored, k a multiple of 16.
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
-    uint w = row + k / 32u * 2u;
-    raw[0] = uvec4(weight_load(w), weight_load(w + 1u),
-                   weight_load(row + WEIGHT_CODES + k / 512u), 0u);
+    raw[0] = uvec4(weight_load2(row + k / 32u * 2u), weight_load(row + WEIGHT_CODES + k / 512u),
+                   0u);
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

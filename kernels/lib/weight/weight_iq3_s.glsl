@@ -1,11 +1,10 @@
 // Weights of type iq3_s in the layout `split` of W.
 //
-// A row has blocks of 256 columns in 27 words, then the f16 d of all blocks, two to a word. The
-// words of a block are:
-// - Words 0 to 15: the lower eight bits of the points, one byte for 4 columns.
-// - Words 16 and 17: their ninth bits.
-// - Words 18 to 25: the signs, one bit for a column.
-// - Word 26: the scales sc of 32 columns, four bits each.
+// A row has three planes. For each block of 256 columns they have:
+// - 16 words: the lower eight bits of the points, one byte for 4 columns.
+// - 11 words: the ninth bits of the points in words 0 and 1, the signs in words 2 to 9, one bit for
+//   a column, and in word 10 the scales sc of 32 columns, four bits each.
+// - The f16 d, two to a word.
 //
 // A weight is d * (2 * sc + 1) times a column of a point with its sign. `row` is the first word of
 // a row.
@@ -14,7 +13,7 @@
 // of the table has two points (tools/dev/make_grids.py).
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
 #define WEIGHT_SPAN  32 // columns that a fetch serves
-#define WEIGHT_CODES uint((K + 255) / 256 * 27) // words before the d
+#define WEIGHT_BLOCKS uint((K + 255) / 256)
 
 const uint WEIGHT_GRID[256] = uint[256](
     0x10000u, 0x50002u, 0x80007u, 0xa0009u, 0xe000cu, 0x110010u, 0x1b0015u, 0x220020u, 0x270025u,
@@ -60,7 +59,7 @@ float weight_d(uint word, uint k)
 // Point n of the grid, negative in the columns whose bit of `signs` is set.
 vec4 weight_point(uint n, uint signs)
 {
-    uint p = WEIGHT_GRID[n / 2u] >> 16u * (n & 1u);
+    uint p = weight_grid(n / 2u) >> 16u * (n & 1u);
     vec4 v = vec4(uvec4(p, p >> 3, p >> 6, p >> 9) & 7u) * 2.0 + 1.0;
     uvec4 s = uvec4(signs << 31, signs << 30, signs << 29, signs << 28) & 0x80000000u;
     return uintBitsToFloat(floatBitsToUint(v) ^ s);
@@ -69,10 +68,10 @@ vec4 weight_point(uint n, uint signs)
 // Columns k .. k + 15 of a row as stored, k a multiple of 16.
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
-    uint b = row + k / 256u * 27u, g = k / 32u & 7u;
-    raw[0] = uvec4(weight_load(b + 2u * g), weight_load(b + 2u * g + 1u),
-                   weight_load(b + 16u + g / 4u), weight_load(b + 18u + g));
-    raw[1] = uvec4(weight_load(b + 26u), weight_load(row + WEIGHT_CODES + k / 512u), 0u, 0u);
+    uint g = k / 32u & 7u, b = row + WEIGHT_BLOCKS * 16u + k / 256u * 11u;
+    raw[0] = uvec4(weight_load2(row + k / 32u * 2u), weight_load(b + g / 4u),
+                   weight_load(b + 2u + g));
+    raw[1] = uvec4(weight_load(b + 10u), weight_load(row + WEIGHT_BLOCKS * 27u + k / 512u), 0u, 0u);
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

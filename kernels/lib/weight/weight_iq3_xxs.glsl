@@ -49,7 +49,7 @@ uint weight_signs(uint code)
 // Point n of the grid, negative in the columns whose bit of `signs` is set.
 vec4 weight_point(uint n, uint signs)
 {
-    uint p = WEIGHT_GRID[n / 2u] >> 16u * (n & 1u);
+    uint p = weight_grid(n / 2u) >> 16u * (n & 1u);
     uvec4 l = uvec4(p, p >> 3, p >> 6, p >> 9) & 7u;
     vec4 v = vec4(l * 8u + (l + 1u) / 8u * 2u + 4u);
     uvec4 s = uvec4(signs << 31, signs << 30, signs << 29, signs << 28) & 0x80000000u;
@@ -60,8 +60,8 @@ vec4 weight_point(uint n, uint signs)
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint b = row + k / 256u * 24u, g = k / 32u & 7u;
-    raw[0] = uvec4(weight_load(b + 2u * g), weight_load(b + 2u * g + 1u),
-                   weight_load(b + 16u + g), weight_load(row + WEIGHT_CODES + k / 512u));
+    raw[0] = uvec4(weight_load2(b + 2u * g), weight_load(b + 16u + g),
+                   weight_load(row + WEIGHT_CODES + k / 512u));
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

@@ -2,7 +2,9 @@
 
 // For lib weight_columns_llvmpipe, see lib weight_words.
 #define weight_load(i)  W[(i) / 4u][(i) % 4u]
+#define weight_load2(i) (((i) & 2u) == 0u ? W[(i) / 4u].xy : W[(i) / 4u].zw)
 #define weight_load4(i) W[(i) / 4u]
+#define weight_grid(i)  WEIGHT_GRID[i]
 
 // Four codes of four bits: those at bit s of each byte of q.
 #define NIBBLE_CODES(c, q, s) \

@@ -14,9 +14,8 @@ vec4 weight_codes(uint codes)
 // Columns k .. k + 15 of a row as stored, k a multiple of 16.
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
-    uint w = row + k / 32u * 2u;
-    raw[0] = uvec4(weight_load(w), weight_load(w + 1u),
-                   weight_load(row + WEIGHT_CODES + k / 128u), 0u);
+    raw[0] = uvec4(weight_load2(row + k / 32u * 2u), weight_load(row + WEIGHT_CODES + k / 128u),
+                   0u);
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

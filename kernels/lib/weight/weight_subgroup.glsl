@@ -38,7 +38,9 @@ uint lane_pick(uvec4 four, uint at)
 
 // For lib weight_columns_subgroup, see lib weight_words.
 #define weight_load(i)  lane_pick(W[(i) / 4u], (i) % 4u)
+#define weight_load2(i) (((i) & 2u) == 0u ? W[(i) / 4u].xy : W[(i) / 4u].zw)
 #define weight_load4(i) W[(i) / 4u]
+#define weight_grid(i)  lane_grid[i]
 
 // The lane's columns of x. No function takes them as an array: NVIDIA's compiler copied it.
 vec4 lane_x[8];

@@ -4,9 +4,11 @@
 // words. GPUs load 16 bytes as fast as 4.
 #if W_WIDTH == 4
 #define weight_load(i)  W[(i) / 4u][(i) % 4u]
+#define weight_load2(i) (((i) & 2u) == 0u ? W[(i) / 4u].xy : W[(i) / 4u].zw) // i, i + 1; i even
 #define weight_load4(i) W[(i) / 4u] // words i .. i + 3, i a multiple of 4
 #else
 #define weight_load(i)  W[i]
+#define weight_load2(i) uvec2(W[i], W[(i) + 1u])
 #define weight_load4(i) uvec4(W[i], W[(i) + 1u], W[(i) + 2u], W[(i) + 3u])
 #endif
 
@@ -18,3 +20,6 @@ vec4 iq4_entries(uvec4 q)
     t = (((103.593 * t - 286.218) * t - 114.775) * t + 1060.82) * t - 890.0;
     return floor(t + 0.5);
 }
+
+// Word i of the table of a format with a grid.
+#define weight_grid(i) WEIGHT_GRID[i]

@@ -490,6 +490,10 @@ static const struct text_case cases[] = {
      "k.comp:9: LIB: no WHEN line has the key weight"},
     {"LIB with two keys", WITH("//! WHEN a b\n//! LIB w_{a}_{a}"),
      "has more than one {key}, or half of one"},
+    {"LIB with two names of different keys",
+     WITH("//! WHEN a b\n//! WHEN c d\n//! LIB w_{a} w_{c}"),
+     "'w_{a}' and 'w_{c}' have different keys"},
+    {"LIB with three names", WITH("//! LIB u v w"), "LIB"},
     {"LIB with half a key", WITH("//! LIB w_{a"), "has more than one {key}, or half of one"},
     /* derived constants */
     {"LET without a name", WITH("//! LET"), "k.comp:8: LET: the name is missing"},

@@ -43,6 +43,11 @@ static const struct embed_row embed_rows[] = {
     {"embed_iq4_xs_h2880_bands", DGL_IQ4_XS, 65, 2880, 4, 0, 2, 64},
     {"embed_q2_k_h260", DGL_Q2_K, 40, 260, 4, 9, 16, 7},
     {"embed_q3_k_h260", DGL_Q3_K, 40, 260, 4, 9, 16, 7},
+    {"embed_iq3_s_h260", DGL_IQ3_S, 40, 260, 4, 9, 16, 7},
+    {"embed_iq2_xs_h1152_bands", DGL_IQ2_XS, 65, 1152, 0, 0, 2, 64},
+    {"embed_iq1_m_h800", DGL_IQ1_M, 40, 800, 0, 9, 5, 0},
+    {"embed_tq1_0_h512", DGL_TQ1_0, 40, 512, 0, 9, 5, 0},
+    {"embed_q1_0_h384", DGL_Q1_0, 40, 384, 0, 9, 5, 0},
 };
 
 struct norm_row {

@@ -37,7 +37,7 @@ static const struct shape shapes[] = {
     {"decode", "combine", "none", "row", .k = 68, .n = 97, .experts = 5, .top_k = 4, .tokens = 1,
      .cuts = {50, 291}, .x_pad = 8, .y_pad = 4, .formats = "f32 bf16 q8_0 mxfp4 q5_1 q3_k iq4_nl"},
     {"decode", "combine", "none", "none", .k = 512, .n = 70, .experts = 6, .top_k = 4, .tokens = 1,
-     .cuts = {256}, .formats = "q4_k q6_k"},
+     .cuts = {256}, .formats = "q4_k q6_k iq3_s iq2_xxs q2_0"},
     {"decode", "combine", "none", "none", .k = 768, .n = 256, .experts = 6, .top_k = 6, .tokens = 1,
      .formats = "bf16 q5_k q5_1 q3_k iq4_nl"},
     {"decode", "combine", "none", "row", .k = 4352, .n = 20, .experts = 3, .top_k = 2, .tokens = 1,
@@ -57,7 +57,7 @@ static const struct shape shapes[] = {
     {"prefill", "store", "none", "row", .k = 260, .n = 33, .experts = 100, .top_k = 2, .tokens = 5,
      .cuts = {33, 34, 1000}, .formats = "bf16 q5_k"},
     {"prefill", "store", "none", "none", .k = 1152, .n = 40, .experts = 4, .top_k = 1,
-     .tokens = 130, .choices = SAME, .formats = "f16 q8_0 q4_k"},
+     .tokens = 130, .choices = SAME, .formats = "f16 q8_0 q4_k iq3_xxs tq2_0"},
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 

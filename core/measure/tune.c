@@ -72,10 +72,6 @@ static enum dgl_status list_targets_of(struct tuner *t, struct pass_shape shape,
         if (room && !target) {
             target = &t->targets[t->count++];
             *target = (struct target){.key = dgl_buf_take(&key)};
-            /* reported by all operations with the same request */
-            for (size_t k = i; k < list.count; k++)
-                if (strcmp(list.ops[k].label, op->label) == 0)
-                    target->share += (double)bytes_read(t, &list.ops[k]) / (double)all;
         }
         dgl_buf_finish(&key);
         if (!target)
@@ -95,6 +91,8 @@ static enum dgl_status list_targets_of(struct tuner *t, struct pass_shape shape,
                 .shape = shape, .rank = rank, .tokens = tokens, .prefill = prefill, .crowd = crowd};
             t->crowd_rows = crowd && tokens > t->crowd_rows ? tokens : t->crowd_rows;
         }
+        if (pass == target->pass)
+            target->share += (double)bytes_read(t, op) / (double)all;
         for (size_t k = 0; k < pass->count; k++)
             bytes += pass->ops[k].bytes;
         if (bytes < STREAM_BYTES)
@@ -209,7 +207,8 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
         free(op->request);
         return dgl_fail_memory(t->log, "the tuner's report", t->num * sizeof(*op->candidates));
     }
-    memcpy(op->candidates, t->reports, t->num * sizeof(*op->candidates));
+    for (size_t i = 0; i < t->num; i++)
+        op->candidates[i] = t->candidates[i]->report;
     r->ops[r->num_ops++] = *op;
     if (t->p->compare || op->candidates[0].reason[0])
         return DGL_OK;
@@ -218,9 +217,9 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
                                     .texts = target->texts,
                                     .phase = op->phase,
                                     .tokens = op->tokens,
-                                    .kernel = t->reports[winner].kernel,
-                                    .tunes = t->reports[winner].tunes,
-                                    .default_kernel = t->reports[0].kernel,
+                                    .kernel = t->candidates[winner]->report.kernel,
+                                    .tunes = t->candidates[winner]->report.tunes,
+                                    .default_kernel = t->candidates[0]->report.kernel,
                                     .default_us = op->default_us,
                                     .tuned_us = op->tuned_us,
                                     .spread = op->spread,
@@ -243,15 +242,15 @@ static enum dgl_status tune_target(struct tuner *t, struct target *target)
         return DGL_OK;
     enum dgl_status status;
     TRY(tuner_begin(t, target));
-    if (t->num > 0 && !t->reports[0].reason[0]) {
-        op.default_us = t->reports[0].us;
+    if (t->num > 0 && !t->candidates[0]->report.reason[0]) {
+        op.default_us = t->candidates[0]->report.us;
         if (known) /* one of the candidates, or the only one */
             TRY(tuner_add_stored(t, target, known));
         if (!t->p->compare) {
             TRY(tuner_search(t, target, &best));
         } else if (t->num > 1) {
             TRY(tuner_compile(t, target, 1, t->num));
-            best = !t->reports[1].reason[0];
+            best = !t->candidates[1]->report.reason[0];
         }
         if (best > 0)
             TRY(tuner_pair(t, target, best, &op, &beats));
@@ -278,7 +277,7 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
         kernel_table_init(&t->table, &session_dev(t->s)->plan, t->set);
         status = tuner_add_default(t, &t->targets[i]);
         if (status == DGL_OK && t->num > 0)
-            status = tuner_add_first(t, &t->targets[i]);
+            status = tuner_add_neighbours(t, &t->targets[i], 0, true);
         *count += t->num;
         tuner_target_end(t);
     }
@@ -329,11 +328,9 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
                      s->seq.context, TUNER_SAMPLE_LISTS + 2));
     t.num_ids = (size_t)(t.depth > t.most_tokens ? t.depth : t.most_tokens) + 1;
     r->gpu_clock = gl_has_timer(dev->gl);
-    t.ids = dgl_new_array(int32_t, t.num_ids);
-    if (!t.ids)
-        TRY(dgl_fail_memory(dev->log, "ids", t.num_ids * sizeof(*t.ids)));
     for (size_t i = 0; i < t.num_ids; i++)
-        t.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
+        s->seq.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
+    sequence_trim(&s->seq, 0);
     /* The cache must not move while candidates are bound to it. */
     TRY(session_reserve(s, (int32_t)t.num_ids));
     TRY(kernel_judge_create(
@@ -382,7 +379,6 @@ done:
         free(t.targets[i].key);
     }
     free(t.targets);
-    free(t.ids);
     tune_store_finish(&t.store);
     return status;
 }

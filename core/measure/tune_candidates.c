@@ -14,16 +14,11 @@
 
 /* ---- layouts of weights ---------------------------------------------------------------------- */
 
-static const struct model_weights *weights_of(const struct tuner *t)
-{
-    return session_plan(t->s)->weights;
-}
-
 /* Returns the weight of an operation if only matrix products read it, else NULL. */
 static const struct weight *weight_of(const struct tuner *t, const struct op *op)
 {
     const struct op_bind *bind = op_find_bind(op, "W");
-    const struct model_weights *weights = weights_of(t);
+    const struct model_weights *weights = session_plan(t->s)->weights;
     if (!bind || bind->ref.kind != REF_WEIGHT || bind->ref.id == weights->embed.id)
         return NULL;
     const struct weight *weight = weights->matrices[bind->ref.id];
@@ -63,17 +58,6 @@ static bool find_request(const struct tuner *t, const struct op *op, const struc
     return true;
 }
 
-/* Returns true if a pass contains an operation on that band of a weight. */
-static bool reads(const struct target_pass *pass, const struct ref *band)
-{
-    for (size_t i = 0; i < pass->count; i++) {
-        const struct ref *own = &op_find_bind(&pass->ops[i], "W")->ref;
-        if (own->id == band->id && own->part == band->part)
-            return true;
-    }
-    return false;
-}
-
 enum dgl_status tuner_add_op(const struct tuner *t, struct target_pass *pass, const struct op *op)
 {
     if (!dgl_grow((void **)&pass->ops, &pass->cap, pass->count + 1, sizeof(*pass->ops)))
@@ -103,10 +87,14 @@ enum dgl_status tuner_share(struct tuner *t, struct target *target)
     *pass = (struct target_pass){.shape = PASS_PREFILL, .prefill = true, .tokens = t->most_tokens};
     for (size_t i = 0; i < list.count && status == DGL_OK; i++) {
         const struct op_bind *bind = op_find_bind(&list.ops[i], "W");
-        if (!bind || bind->ref.kind != REF_WEIGHT || !reads(decode, &bind->ref) ||
-            (pass->count && !kernel_request_equal(&pass->ops[0].request, &list.ops[i].request)))
-            continue;
-        status = tuner_add_op(t, pass, &list.ops[i]);
+        bool same = false; /* it reads a band that the decode operations read */
+        for (size_t k = 0; bind && bind->ref.kind == REF_WEIGHT && k < decode->count; k++) {
+            const struct ref *own = &op_find_bind(&decode->ops[k], "W")->ref;
+            same = same || (own->id == bind->ref.id && own->part == bind->ref.part);
+        }
+        if (same &&
+            (!pass->count || kernel_request_equal(&pass->ops[0].request, &list.ops[i].request)))
+            status = tuner_add_op(t, pass, &list.ops[i]);
     }
     oplist_finish(&list);
     target->shares = pass->count > 0;
@@ -114,95 +102,83 @@ enum dgl_status tuner_share(struct tuner *t, struct target *target)
     return status;
 }
 
-/* Copies an array, and adds `more` zeroed items. Returns NULL if memory runs out. */
-static void *copy_items(struct dgl_arena *arena, const void *from, size_t count, size_t more,
-                        size_t size)
-{
-    void *copy = dgl_arena_alloc(arena, (count + more) * size);
-    if (copy)
-        memcpy(copy, from, count * size);
-    return copy;
-}
-
 enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
                                  const struct weight_layout *layout)
 {
-    const struct model_weights *weights = weights_of(t);
-    const size_t old = weights->num_buffers;
+    struct shard *shard = t->s->model->shard;
+    const struct plan *plan = session_plan(t->s);
+    const struct model_desc *desc = plan->desc;
+    const struct tensor_source *tensors = t->s->model->file->tensors;
+    const size_t old = plan->weights->num_buffers;
     struct tuner_copy *c = &t->copied;
     struct model_weights *to = &c->weights;
-    size_t bands = 0;
+    bool *only = NULL;
     enum dgl_status status;
     if (c->layout)
         return c->layout == layout ? DGL_OK
                                    : dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
                                               "tune: kernels read %s weights in three layouts",
                                               dgl_dtype_get(layout->dtype)->name);
-    for (uint32_t u = 0; u < target->num_passes; u++)
-        for (size_t i = 0; i < target->pass[u].count; i++)
-            bands += weight_of(t, &target->pass[u].ops[i])->num_bands;
     c->layout = layout;
-    *to = *weights;
-    to->matrices =
-        copy_items(&c->arena, weights->matrices, weights->num_matrices, 0, sizeof(*to->matrices));
-    to->buffer_bytes =
-        copy_items(&c->arena, weights->buffer_bytes, old, bands, sizeof(*to->buffer_bytes));
-    c->buffers = (struct weight_buffers){
-        .weights = to,
-        .buffers = copy_items(&c->arena, t->s->model->shard->buffers.buffers, old, bands,
-                              sizeof(struct gl_buffer *))};
-    bool *only = dgl_arena_alloc(&c->arena, old + bands);
-    bool ok = to->matrices && to->buffer_bytes && c->buffers.buffers && only;
+    /* the model's placement once more */
+    TRY(weights_list(t->log, desc, tensors, to));
+    TRY(weights_place(to, &(struct weights_place_params){.device = plan->device,
+                                                         .set = plan->kernels.set,
+                                                         .desc = desc,
+                                                         .tensors = tensors,
+                                                         .kv_type = plan->kv_type}));
     for (uint32_t u = 0; u < target->num_passes; u++)
-        for (size_t i = 0; i < target->pass[u].count && ok; i++) {
-            const struct weight *weight = weight_of(t, &target->pass[u].ops[i]);
-            if (to->matrices[weight->id] != weight)
-                continue; /* copied already */
-            struct weight *copy = copy_items(&c->arena, weight, 1, 0, sizeof(*copy));
-            if (copy)
-                copy->bands = copy_items(&c->arena, weight->bands, weight->num_bands, 0,
-                                         sizeof(*copy->bands));
-            ok = copy && copy->bands;
-            if (ok)
-                to->matrices[weight->id] = copy;
+        for (size_t i = 0; i < target->pass[u].count; i++) {
+            const struct op_bind *bind = op_find_bind(&target->pass[u].ops[i], "W");
+            const struct weight *weight = to->matrices[bind->ref.id];
             /* Bands of other types keep their place. */
-            for (uint32_t k = 0; ok && k < weight->num_bands; k++) {
-                struct weight_band *band = &copy->bands[k];
+            for (uint32_t k = 0; k < weight->num_bands; k++) {
+                struct weight_band *band = &weight->bands[k];
                 uint64_t words = 0;
-                if (band->dtype != layout->dtype)
+                if (band->dtype != layout->dtype || band->layout == layout)
                     continue;
-                ok = weight_layout_stride(layout, weight->cols, &words);
-                assert(ok); /* find_request() has computed it */
+                if (!dgl_grow((void **)&to->buffer_bytes, &to->cap_buffers, to->num_buffers + 1,
+                              sizeof(*to->buffer_bytes)))
+                    TRY(dgl_fail_memory(t->log, "weight buffers", to->num_buffers));
+                const bool fits = weight_layout_stride(layout, weight->cols, &words);
+                assert(fits); /* find_request() has computed it */
+                (void)fits;
                 band->layout = layout;
                 band->row_words = (uint32_t)words;
                 band->place = (struct weight_place){.buffer = (uint32_t)to->num_buffers,
                                                     .size = 4 * words * band->rows};
-                only[to->num_buffers] = true;
                 to->buffer_bytes[to->num_buffers++] = band->place.size;
             }
         }
-    if (!ok)
-        TRY(dgl_fail_memory(t->log, "the list of weights in another layout",
-                            weights->num_matrices * sizeof(struct weight)));
-    for (size_t i = old; i < to->num_buffers; i++)
+    c->buffers = (struct weight_buffers){
+        .weights = to, .buffers = dgl_new_array(struct gl_buffer *, to->num_buffers)};
+    only = dgl_new_array(bool, to->num_buffers);
+    if (!c->buffers.buffers || !only)
+        TRY(dgl_fail_memory(t->log, "weight buffers", to->num_buffers));
+    memcpy(c->buffers.buffers, shard->buffers.buffers, old * sizeof(*c->buffers.buffers));
+    for (size_t i = old; i < to->num_buffers; i++) {
+        only[i] = true;
         TRY(gl_buffer_create(
-            session_dev(t->s)->gl,
+            shard->dev->gl,
             &(struct gl_buffer_params){.size = to->buffer_bytes[i], .label = "weights"},
             &c->buffers.buffers[i]));
-    TRY(shard_fill_weights(t->s->model->shard, t->set, &c->buffers, only));
+    }
+    TRY(shard_fill_weights(shard, &c->buffers, NULL, (struct weight_upload_params){.only = only}));
     c->memory = t->s->state.memory;
     c->memory.weights = &c->buffers;
 done:
+    free(only);
     return status;
 }
 
 void tuner_copy_end(struct tuner *t)
 {
     struct tuner_copy *c = &t->copied;
-    for (size_t i = weights_of(t)->num_buffers; c->buffers.buffers && i < c->weights.num_buffers;
-         i++)
+    for (size_t i = session_plan(t->s)->weights->num_buffers;
+         c->buffers.buffers && i < c->weights.num_buffers; i++)
         gl_buffer_destroy(session_dev(t->s)->gl, &c->buffers.buffers[i]);
-    dgl_arena_finish(&c->arena);
+    free(c->buffers.buffers);
+    weights_finish(&c->weights);
     *c = (struct tuner_copy){0};
 }
 
@@ -234,8 +210,7 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const st
     const struct kernel *kernel = tuning->kernel;
     const struct op *op = &target->pass[0].ops[0];
     const struct plan_device *device = &session_dev(t->s)->plan;
-    struct candidate candidate = {.tuning = *tuning, .report = &t->reports[t->num]};
-    struct dgl_tune_candidate report = {.us = 0};
+    struct candidate *c = NULL;
     struct kernel_set *set = NULL;
     struct dgl_buf json = {0};
     struct kernel_request request, shared;
@@ -243,24 +218,30 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const st
     struct kernel_choice choice;
     size_t used = 0;
     enum dgl_status status = DGL_OK;
-    bool fits = t->num < TUNER_MAX_CANDIDATES &&
-                find_request(t, op, kernel, &request, &candidate.layout) &&
-                (!candidate.layout || pass_shape_is(target->pass[0].shape, PASS_DECODE));
-    snprintf(report.kernel, sizeof(report.kernel), "%s", kernel->name);
+    if (t->num == TUNER_MAX_CANDIDATES)
+        return DGL_OK;
+    c = dgl_new(struct candidate);
+    if (!c)
+        return dgl_fail_memory(t->log, "a candidate", sizeof(*c));
+    struct dgl_tune_candidate *report = &c->report;
+    c->tuning = *tuning;
+    bool fits = find_request(t, op, kernel, &request, &c->layout) &&
+                (!c->layout || pass_shape_is(target->pass[0].shape, PASS_DECODE));
+    snprintf(report->kernel, sizeof(report->kernel), "%s", kernel->name);
     for (uint32_t i = 0; i < kernel->num_tunes && fits; i++)
         if (tuning->set >> i & 1) {
-            used += (size_t)snprintf(report.tunes + used, sizeof(report.tunes) - used, "%s%s=%lld",
-                                     used ? " " : "", kernel->tunes[i].name,
+            used += (size_t)snprintf(report->tunes + used, sizeof(report->tunes) - used,
+                                     "%s%s=%lld", used ? " " : "", kernel->tunes[i].name,
                                      (long long)tuning->value[i]);
-            fits = used < sizeof(report.tunes);
+            fits = used < sizeof(report->tunes);
         }
     if (!fits)
-        return DGL_OK;
+        goto done;
     /* Choose as a model would with these hints of the tuner's layer: the kernel, and its tunables
      * that differ from their presets. */
     const struct dgl_tuned entry = {.request = target->key,
-                                    .kernel = report.kernel,
-                                    .tunes = report.tunes,
+                                    .kernel = report->kernel,
+                                    .tunes = report->tunes,
                                     .default_kernel = ""};
     tune_hints_put(&entry, 1, &json);
     if (json.failed)
@@ -287,17 +268,15 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const st
                              &prefill) == DGL_OK &&
                plan_check_served(NULL, other, prefill.kernel) == DGL_OK;
         if (fits)
-            TRY(kernel_table_find(&t->table, &shared, &candidate.shared_use));
+            TRY(kernel_table_find(&t->table, &shared, &c->shared_use));
     }
     if (!fits)
         goto done;
-    TRY(kernel_table_add(&t->table, &request, &choice, &candidate.use));
-    t->candidates[t->num] = dgl_new(struct candidate);
-    if (!t->candidates[t->num])
-        TRY(dgl_fail_memory(t->log, "a candidate", sizeof(candidate)));
-    *candidate.report = report;
-    *t->candidates[t->num++] = candidate;
+    TRY(kernel_table_add(&t->table, &request, &choice, &c->use));
+    t->candidates[t->num++] = c;
+    c = NULL;
 done:
+    free(c);
     kernel_set_destroy(&set);
     dgl_buf_finish(&json);
     return status;
@@ -309,10 +288,9 @@ enum dgl_status tuner_choose_default(const struct tuner *t, const struct target 
     const struct plan_device *device = &session_dev(t->s)->plan;
     /* The request with which the weights were placed, without their layout. */
     struct kernel_request request = target->pass[0].ops[0].request;
-    for (uint32_t i = 0; i < request.num_attrs; i++)
-        if (pass_shape_is(target->pass[0].shape, PASS_DECODE) &&
-            strcmp(request.attrs[i].key, "layout") == 0)
-            request.attrs[i].word = "none";
+    struct kernel_attr *layout = find_attr(&request, "layout");
+    if (layout && pass_shape_is(target->pass[0].shape, PASS_DECODE))
+        layout->word = "none";
     return kernel_choose(t->log, t->set, &request, device->properties, device->num_properties, out);
 }
 
@@ -351,7 +329,8 @@ struct tuning tuning_with(const struct tuning *tuning, uint32_t tunable, int64_t
     return with;
 }
 
-enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of)
+enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of,
+                                     bool others)
 {
     const struct candidate *c = t->candidates[of];
     const struct kernel *kernel = c->tuning.kernel;
@@ -363,18 +342,11 @@ enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *targe
             if (value != c->use->choice.vars[c->use->choice.num_consts + i].value)
                 TRY(tuner_add(t, target, &next));
         }
-done:
-    return status;
-}
-
-enum dgl_status tuner_add_first(struct tuner *t, const struct target *target)
-{
-    const struct kernel *first = t->candidates[0]->tuning.kernel;
-    enum dgl_status status = tuner_add_neighbours(t, target, 0);
-    for (size_t i = 0; i < kernel_set_count(t->set) && status == DGL_OK; i++) {
-        const struct kernel *kernel = kernel_set_at(t->set, i);
-        if (kernel != first && strcmp(kernel->op, first->op) == 0 && kernel->f16 == first->f16)
-            status = tuner_add(t, target, &(struct tuning){.kernel = kernel});
+    for (size_t i = 0; others && i < kernel_set_count(t->set); i++) {
+        const struct kernel *other = kernel_set_at(t->set, i);
+        if (other != kernel && strcmp(other->op, kernel->op) == 0 && other->f16 == kernel->f16)
+            TRY(tuner_add(t, target, &(struct tuning){.kernel = other}));
     }
+done:
     return status;
 }

@@ -89,7 +89,7 @@ static enum dgl_status run_crowd(struct tuner *t, int32_t rows)
     TRY(pass_state_write_pages(crowd, 0, &pages));
     for (int32_t i = 0; i < rows; i++)
         TRY(pass_state_write(crowd, BUF_IDS, i, (uint64_t)t->depth * 4,
-                             &t->ids[(size_t)i % t->num_ids], 4));
+                             &t->s->seq.ids[(size_t)i % t->num_ids], 4));
     TRY(write_crowd(t, &step, rows));
     TRY(pass_state_compile(crowd, body.shapes));
     TRY(runner_run(&crowd->runner, body, &run));
@@ -160,7 +160,7 @@ static enum dgl_status write_sampling(struct tuner *t, const struct target_pass 
                             .context = (uint32_t)t->s->seq.context,
                             .flags = DGL_STEP_IGNORE_EOS};
     for (int i = 0; i < BIASES; i++)
-        bias[i] = (struct dgl_logit_bias){.id = t->ids[i], .bias = 1e-4f};
+        bias[i] = (struct dgl_logit_bias){.id = t->s->seq.ids[i], .bias = 1e-4f};
     sampling_to_step(&sampling, &step);
     if (pass->crowd)
         return write_crowd(t, &step, pass->tokens);
@@ -180,7 +180,6 @@ static enum dgl_status prepare(struct tuner *t, const struct target_pass *pass)
     struct dgl_session *s = t->s;
     const uint64_t start = dgl_now_ns();
     enum dgl_status status;
-    memcpy(s->seq.ids, t->ids, t->num_ids * sizeof(*s->seq.ids));
     sequence_trim(&s->seq, pass->prefill ? 0 : t->depth);
     if (pass->prefill) {
         const bool scores = pass->shape.part == PART_OUTPUTS;
@@ -287,11 +286,11 @@ enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size
     for (size_t i = first; i < end; i++) {
         struct candidate *c = t->candidates[i];
         const struct kernel_use *const own[2] = {c->use, c->shared_use};
-        char *reason = c->report->reason;
-        const size_t size = sizeof(c->report->reason);
+        char *reason = c->report.reason;
+        const size_t size = sizeof(c->report.reason);
         if (session_is_cancelled(t->s))
             TRY(DGL_ERR_CANCELLED);
-        c->report->verified = true;
+        c->report.verified = true;
         for (int k = 0; k < 2 && own[k] && !reason[0]; k++) {
             struct kernel_verdict verdict = {.kind = KERNEL_SKIPPED};
             status = programs_compile(&t->programs, &own[k], 1, &how);
@@ -307,7 +306,7 @@ enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size
             TRY(reason[0] ? DGL_OK : status);
             if (verdict.kind == KERNEL_WRONG)
                 snprintf(reason, size, "%.*s", (int)size - 1, verdict.text);
-            c->report->verified &= verdict.cases > 0 && verdict.kind == KERNEL_PASSED;
+            c->report.verified &= verdict.cases > 0 && verdict.kind == KERNEL_PASSED;
         }
         status = c->layout && !reason[0] ? tuner_copy_begin(t, target, c->layout) : DGL_OK;
         if (status == DGL_ERR_NO_MEMORY) {
@@ -331,19 +330,19 @@ static enum dgl_status time_candidates(struct tuner *t, const struct target *tar
     enum dgl_status status = DGL_OK;
     for (size_t i = first; i < end; i++) {
         struct candidate *c = t->candidates[i];
-        double us = 0, best_us = t->candidates[*best]->report->us;
-        if (c->report->reason[0])
+        double us = 0, best_us = t->candidates[*best]->report.us;
+        if (c->report.reason[0])
             continue;
         TRY(warm(t, pass, t->candidates[*best], 0));
         TRY(measure(t, pass, c, 0, 1, &us)); /* also the first run of the program */
-        c->report->us = us;
+        c->report.us = us;
         bool hopeless = us > HOPELESS * HOPELESS * pass->probe_us;
         for (int k = 0; k < TIMED_SPANS && !hopeless; k++) {
             TRY(measure(t, pass, c, 0, pass->lists, &us));
-            c->report->us = k > 0 && c->report->us < us ? c->report->us : us;
-            hopeless = best_us > 0 && c->report->us > HOPELESS * best_us;
+            c->report.us = k > 0 && c->report.us < us ? c->report.us : us;
+            hopeless = best_us > 0 && c->report.us > HOPELESS * best_us;
         }
-        if (!hopeless && (best_us == 0 || c->report->us < best_us))
+        if (!hopeless && (best_us == 0 || c->report.us < best_us))
             *best = i;
     }
 done:
@@ -376,7 +375,7 @@ enum dgl_status tuner_begin(struct tuner *t, struct target *target)
     t->candidate_ns = ns > t->candidate_ns ? ns : t->candidate_ns;
     for (uint32_t u = target->num_passes; u-- > 0;) {
         TRY(prepare(t, &target->pass[u]));
-        if (!t->reports[0].reason[0])
+        if (!t->candidates[0]->report.reason[0])
             TRY(size_span(t, &target->pass[u], t->candidates[0], u));
     }
     TRY(time_candidates(t, target, 0, t->num, &best));
@@ -413,8 +412,8 @@ static enum dgl_status add_jump(struct tuner *t, const struct target *target, si
             const struct tuning wanted = tuning_with(&c->tuning, i, n->tuning.value[i]);
             if (n->tuning.kernel == wanted.kernel && n->tuning.set == wanted.set &&
                 memcmp(n->tuning.value, wanted.value, sizeof(wanted.value)) == 0 &&
-                !n->report->reason[0] && n->report->us > 0 &&
-                n->report->us < GAIN * c->report->us && (!step || n->report->us < step->report->us))
+                !n->report.reason[0] && n->report.us > 0 && n->report.us < GAIN * c->report.us &&
+                (!step || n->report.us < step->report.us))
                 step = n;
         }
         if (step)
@@ -454,14 +453,14 @@ enum dgl_status tuner_search(struct tuner *t, const struct target *target, size_
     enum dgl_status status = DGL_OK;
     for (int round = 0; round < SEARCH_ROUNDS; round++) {
         const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be timed already */
-        const double from_us = t->candidates[from]->report->us;
-        TRY(round == 0 ? tuner_add_first(t, target) : tuner_add_neighbours(t, target, from));
+        const double from_us = t->candidates[from]->report.us;
+        TRY(tuner_add_neighbours(t, target, from, round == 0));
         TRY(try_from(t, target, first, best));
         const size_t jump = t->num;
         if (!t->late)
             TRY(add_jump(t, target, from, first));
         TRY(try_from(t, target, jump, best));
-        if (t->late || t->candidates[*best]->report->us >= GAIN * from_us)
+        if (t->late || t->candidates[*best]->report.us >= GAIN * from_us)
             break;
     }
 done:

@@ -49,7 +49,7 @@ struct tuning {
 /* A tuning of the present target. */
 struct candidate {
     struct tuning tuning;
-    struct dgl_tune_candidate *report;   /* in `reports` */
+    struct dgl_tune_candidate report;
     struct kernel_use *use, *shared_use; /* use of pass[1], if the target shares weights */
     /* layout of the weights that the candidate requires, or NULL for the present layout */
     const struct weight_layout *layout;
@@ -61,11 +61,10 @@ struct candidate {
 /* A copy of a target's weights in another layout. */
 struct tuner_copy {
     const struct weight_layout *layout; /* layout of the copy, or NULL */
-    /* copy of the model's list, in which bands of the target's weights have that layout */
+    /* the model's placement, but bands of the target's weights have that layout */
     struct model_weights weights;
     struct weight_buffers buffers; /* the model's buffers, then one for each of these bands */
     struct memory memory;          /* the session's memory, with these weights */
-    struct dgl_arena arena;        /* has the lists */
 };
 
 struct tuner {
@@ -80,8 +79,7 @@ struct tuner {
     struct tune_store store;
     struct target *targets;
     size_t count, cap;
-    int32_t *ids; /* [num_ids] */
-    size_t num_ids;
+    size_t num_ids; /* ids of the session's sequence that are set */
     int32_t depth, most_tokens;
     /* sequences of a pass over several; 1 if there are no such passes */
     int32_t most_rows;
@@ -96,7 +94,6 @@ struct tuner {
     struct kernel_table table;
     struct programs programs;
     struct candidate *candidates[TUNER_MAX_CANDIDATES]; /* [0]: the default */
-    struct dgl_tune_candidate reports[TUNER_MAX_CANDIDATES];
     size_t num;
 };
 
@@ -114,11 +111,10 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target,
 /* Adds the candidate of a stored result. */
 enum dgl_status tuner_add_stored(struct tuner *t, const struct target *target,
                                  const struct dgl_tuned *entry);
-/* Adds all candidates that differ from a candidate in one tunable. */
-enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of);
-/* Adds the candidates of the first round: neighbours of the default, and all other kernels of the
- * operation. */
-enum dgl_status tuner_add_first(struct tuner *t, const struct target *target);
+/* Adds all candidates that differ from a candidate in one tunable. If `others`, also adds all other
+ * kernels of the operation. */
+enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of,
+                                     bool others);
 /* Returns the tuning with a value for one more tunable. */
 struct tuning tuning_with(const struct tuning *tuning, uint32_t tunable, int64_t value);
 /* Forgets the candidates from `first` on. */

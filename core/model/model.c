@@ -8,7 +8,6 @@
 #include "core/base/mem.h"
 #include "core/exec/synthetic_fill.h"
 #include "core/plan/model_support.h"
-#include "core/model/kernel_swap.h"
 #include "core/exec/tune_store.h"
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -223,17 +222,15 @@ static enum dgl_status make_engine(const struct shard *shard, struct kernel_set 
                : status;
 }
 
-/* Fills the buffers from the model's files, or with synthetic values, which `set` computes. If
- * `other` is not NULL, moves the buffers to that placement, and fills only new ones. */
-static enum dgl_status fill(struct shard *shard, struct kernel_set *set,
-                            struct weight_buffers *buffers, const struct model_weights *other,
-                            struct weight_upload_params upload)
+enum dgl_status shard_fill_weights(struct shard *shard, struct weight_buffers *buffers,
+                                   const struct model_weights *other,
+                                   struct weight_upload_params upload)
 {
     struct synthetic_filler filler = {0};
     enum dgl_status status;
     upload.tensors = shard->model->file->tensors;
     if (shard->model->file->format == MODEL_SYNTHETIC) {
-        TRY(synthetic_filler_init(&filler, shard->dev, set));
+        TRY(synthetic_filler_init(&filler, shard->dev, shard_kernels(shard)));
         upload.fill = synthetic_fill;
         upload.fill_ctx = &filler;
     }
@@ -244,12 +241,6 @@ done:
     return status;
 }
 
-enum dgl_status shard_fill_weights(struct shard *shard, struct kernel_set *set,
-                                   struct weight_buffers *buffers, const bool *only)
-{
-    return fill(shard, set, buffers, NULL, (struct weight_upload_params){.only = only});
-}
-
 /* Allocates the weights and fills them, while the driver's threads compile. */
 static enum dgl_status upload_weights(struct shard *shard, dgl_progress_cb progress_cb,
                                       void *progress_priv)
@@ -257,8 +248,8 @@ static enum dgl_status upload_weights(struct shard *shard, dgl_progress_cb progr
     enum dgl_status status;
     TRY(weight_buffers_init(&shard->buffers, shard->dev, &shard->engine->weights));
     TRY(exec_begin(&shard->engine->programs, &shard->engine->plan, PLAN_WARM_SHAPES));
-    status = fill(
-        shard, shard_kernels(shard), &shard->buffers, NULL,
+    status = shard_fill_weights(
+        shard, &shard->buffers, NULL,
         (struct weight_upload_params){.progress_cb = progress_cb, .progress_priv = progress_priv});
 done:
     return status;
@@ -354,52 +345,41 @@ enum dgl_status model_load(struct dgl_model *m, struct dgl_device *dev,
 
 /* ---- change of kernels ----------------------------------------------------------------------- */
 
-/* A change to other kernels in preparation. */
-struct model_change {
-    /* a reference to the caller's set, which identifies the change, or NULL */
-    struct kernel_set *from;
-    struct kernel_set *untuned;
-    struct kernel_swap swap[MODEL_SHARDS_MAX];
-};
-
-/* Accepts NULL in *change. */
-static void drop_change(struct model_change **change)
+static void drop_change(struct dgl_model *m)
 {
-    struct model_change *c = *change;
-    *change = NULL;
-    if (!c)
-        return;
-    for (int i = 0; i < MODEL_SHARDS_MAX; i++)
-        kernel_swap_finish(&c->swap[i]);
-    kernel_set_destroy(&c->untuned);
-    kernel_set_destroy(&c->from);
-    free(c);
+    for (int32_t i = 0; i < m->num_shards; i++)
+        kernel_swap_finish(&m->shard[i].swap);
+    kernel_set_destroy(&m->next);
+    kernel_set_destroy(&m->next_from);
 }
 
 /* ---- a lost device --------------------------------------------------------------------------- */
 
-/* The shard's memory belongs to the device's present context, and is complete. */
-static bool is_up(const struct shard *shard)
+enum dgl_status shard_check(const struct shard *shard, const struct dgl_log *log)
 {
-    return shard->context == gl_device_context(shard->dev->gl) && shard->lost == DGL_OK;
+    const char *path = shard->model->info.path;
+    if (shard->lost != DGL_OK)
+        return dgl_fail(log, shard->lost,
+                        "the weights of %s were lost when its kernels were changed: "
+                        "dgl_model_rebuild() brings them back",
+                        path);
+    if (shard->context != gl_device_context(shard->dev->gl))
+        return dgl_fail(log, DGL_ERR_DEVICE_LOST,
+                        "%s went with a context of %s that was lost: dgl_model_rebuild() brings it "
+                        "back",
+                        path, shard->dev->info.renderer);
+    return DGL_OK;
 }
 
 enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved)
 {
-    const struct shard *shard = m->shard;
-    enum dgl_status status = device_enter(shard->dev, saved);
-    if (status != DGL_OK || is_up(shard))
+    enum dgl_status status = device_enter(m->shard->dev, saved);
+    if (status != DGL_OK)
         return status;
-    device_leave(shard->dev, saved);
-    if (shard->lost != DGL_OK)
-        return dgl_fail(m->log, shard->lost,
-                        "the weights of %s were lost when its kernels were changed: "
-                        "dgl_model_rebuild() brings them back",
-                        m->info.path);
-    return dgl_fail(m->log, DGL_ERR_DEVICE_LOST,
-                    "%s went with a context of %s that was lost: dgl_model_rebuild() brings it "
-                    "back",
-                    m->info.path, shard->dev->info.renderer);
+    status = shard_check(m->shard, m->log);
+    if (status != DGL_OK)
+        device_leave(m->shard->dev, saved);
+    return status;
 }
 
 /* Frees all device memory of the model. The host keeps plan, placement and ids. */
@@ -422,13 +402,13 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
     enum dgl_status status = gl_device_is_lost(dev->gl) ? device_reopen(dev) : DGL_OK;
     if (status == DGL_OK)
         status = device_enter(dev, &saved);
-    if (status != DGL_OK || is_up(shard)) {
+    if (status != DGL_OK || shard_check(shard, NULL) == DGL_OK) {
         device_leave(dev, &saved);
         return status;
     }
     m->rebuilds++;
     drop_device_state(m);
-    drop_change(&m->coming);
+    drop_change(m);
     shard->pace = (struct pace){.losses = shard->pace.losses + (shard->lost == DGL_OK)};
     status = make_engine(shard, shard_kernels(shard), shard->engine->plan.kv_type,
                          shard->engine->wanted, &engine);
@@ -458,7 +438,7 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
 
 void model_destroy(struct dgl_model *m)
 {
-    drop_change(&m->coming);
+    drop_change(m);
     for (struct shard *shard = m->shard; shard < m->shard + m->num_shards; shard++) {
         weight_buffers_finish(&shard->buffers, shard->dev);
         engine_destroy(&shard->engine);
@@ -486,27 +466,26 @@ static enum dgl_status check_weights_fit(const struct shard *shard, const struct
 }
 
 /* Exchanges the shard's engine and that of a complete swap. */
-static enum dgl_status exchange_engines(struct shard *shard, struct kernel_swap *swap)
+static enum dgl_status exchange_engines(struct shard *shard)
 {
-    struct engine *old = shard->engine, *engine = swap->engine;
-    struct kernel_set *set = engine->plan.kernels.set;
+    struct engine *old = shard->engine, *engine = shard->swap.engine;
     /* The last step that can fail. Even on failure the buffers change, so all runs must bind
      * again. */
-    enum dgl_status status =
-        fill(shard, set, &shard->buffers, &engine->weights, (struct weight_upload_params){0});
+    enum dgl_status status = shard_fill_weights(shard, &shard->buffers, &engine->weights,
+                                                (struct weight_upload_params){0});
     shard->engine_serial++;
     if (status != DGL_OK) {
         shard->lost = shard->buffers.buffers ? shard->lost : status;
         return status;
     }
-    if (weights_q4_k_dtype(set) != weights_q4_k_dtype(shard_kernels(shard)))
+    if (weights_q4_k_dtype(engine->plan.kernels.set) != weights_q4_k_dtype(shard_kernels(shard)))
         note_changed(shard, engine);
     plan_warn_unused(&engine->plan, shard_kernels(shard), shard->model->info.path);
     plan_tell_hints(&engine->plan, &old->plan);
     kv_prefix_evict_all(&shard->kv); /* its numbers come from the old kernels */
     shard->pace = (struct pace){.losses = shard->pace.losses};
     shard->engine = engine;
-    swap->engine = old;
+    shard->swap.engine = old;
     return DGL_OK;
 }
 
@@ -519,39 +498,36 @@ static enum dgl_status change_kernels(struct dgl_model *m, const struct dgl_kern
     struct kernel_set *from = kernels ? kernels->set : NULL;
     const bool unchecked = kernels && kernels->unchecked;
     enum dgl_status status = DGL_OK;
-    bool same = !replan && m->coming && m->coming->from == from, all = true;
+    bool same = !replan && m->next && m->next_from == from, all = true;
     for (int32_t i = 0; same && i < m->num_shards; i++)
-        same = m->coming->swap[i].unchecked == unchecked &&
-               m->coming->swap[i].engine_serial == m->shard[i].engine_serial;
+        same = m->shard[i].swap.unchecked == unchecked &&
+               m->shard[i].swap.engine_serial == m->shard[i].engine_serial;
     if (!same) {
-        drop_change(&m->coming);
-        struct model_change *c = m->coming = dgl_new(struct model_change);
-        if (!c)
-            return dgl_fail_memory(m->log, "other kernels", sizeof(*c));
-        c->from = from ? kernel_set_ref(from) : NULL;
+        drop_change(m);
+        m->next_from = from ? kernel_set_ref(from) : NULL;
         if (replan)
-            c->untuned = kernel_set_ref(m->untuned);
+            m->next = kernel_set_ref(m->untuned);
         else
-            TRY(make_untuned(m, kernels, &c->untuned));
+            TRY(make_untuned(m, kernels, &m->next));
         for (int32_t i = 0; i < m->num_shards; i++) {
-            const struct shard *shard = &m->shard[i];
-            struct kernel_swap *swap = &c->swap[i];
+            struct shard *shard = &m->shard[i];
+            struct kernel_swap *swap = &shard->swap;
             struct kernel_set *set = replan ? kernel_set_ref(shard_kernels(shard)) : NULL;
-            swap->engine_serial = shard->engine_serial;
-            swap->unchecked = unchecked;
-            status = replan ? DGL_OK : add_tuned(shard, c->untuned, &set);
+            *swap = (struct kernel_swap){
+                .shard = shard, .engine_serial = shard->engine_serial, .unchecked = unchecked};
+            status = replan ? DGL_OK : add_tuned(shard, m->next, &set);
             if (status == DGL_OK)
                 status = make_engine(shard, set, shard->engine->plan.kv_type, shard->engine->wanted,
                                      &swap->engine);
             kernel_set_destroy(&set);
             TRY(status);
             TRY(check_weights_fit(shard, swap->engine));
-            TRY(kernel_swap_begin(shard, swap));
+            TRY(kernel_swap_begin(swap));
         }
     }
     for (int32_t i = 0; i < m->num_shards; i++) {
         bool done;
-        TRY(kernel_swap_go_on(&m->shard[i], &m->coming->swap[i], !ready, &done));
+        TRY(kernel_swap_go_on(&m->shard[i].swap, !ready, &done));
         all = all && done;
     }
     if (ready) {
@@ -561,14 +537,14 @@ static enum dgl_status change_kernels(struct dgl_model *m, const struct dgl_kern
     m->info.weight_bytes = 0;
     for (int32_t i = 0; i < m->num_shards; i++) {
         if (status == DGL_OK)
-            status = exchange_engines(&m->shard[i], &m->coming->swap[i]);
+            status = exchange_engines(&m->shard[i]);
         m->info.weight_bytes += m->shard[i].engine->weights.bytes;
     }
     TRY(status);
     kernel_set_destroy(&m->untuned);
-    m->untuned = kernel_set_ref(m->coming->untuned);
+    m->untuned = kernel_set_ref(m->next);
 done:
-    drop_change(&m->coming);
+    drop_change(m);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #define DGL_CORE_MODEL_H
 
 #include "core/exec/runner.h"
+#include "core/model/trust.h"
 #include "loader/model/model_file.h"
 #include "loader/tokenizer/tokenizer.h"
 
@@ -33,7 +34,8 @@ struct shard {
     struct weight_buffers buffers;  /* of the engine's weights */
     /* error with which model_set_kernels() left the buffers empty, or DGL_OK */
     enum dgl_status lost;
-    uint32_t engine_serial; /* raised if engine or buffers are replaced: sessions bind again */
+    struct kernel_swap swap; /* to the engine for dgl_model.next, or empty */
+    uint32_t engine_serial;  /* raised if engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
     struct kv_cache kv; /* pages of all sessions */
     struct pace pace;   /* of passes by the engine; its users share it */
@@ -50,9 +52,11 @@ struct dgl_model {
     struct dgl_model_info info;
     struct kernel_set *untuned; /* the caller's layers plus the manifest's hints */
     bool no_tuned;
-    struct model_change *coming; /* begun by model_set_kernels(), or NULL */
-    struct model_user *users;    /* list head */
-    uint32_t rebuilds;           /* times that model_rebuild() freed the device memory */
+    /* Other kernels that model_set_kernels() has begun to prepare, like `untuned`, or NULL. The
+     * reference to the caller's set, which may be NULL, identifies them. */
+    struct kernel_set *next, *next_from;
+    struct model_user *users; /* list head */
+    uint32_t rebuilds;        /* times that model_rebuild() freed the device memory */
     int32_t num_shards;
     /* In the order of their layers. `model->shard->` is code for a model on one device. */
     struct shard shard[MODEL_SHARDS_MAX];
@@ -82,13 +86,17 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
  * The caller must have entered the device. */
 enum dgl_status model_load(struct dgl_model *m, struct dgl_device *dev,
                            const struct dgl_model_params *params);
-/* Uploads the shard's weights from the model's files to the buffers of another placement that
- * `only` selects. `set` is for synthetic values. Slow. */
-enum dgl_status shard_fill_weights(struct shard *shard, struct kernel_set *set,
-                                   struct weight_buffers *buffers, const bool *only);
+/* Fills buffers from the model's files, or with synthetic values. If `other` is not NULL, moves the
+ * buffers to that placement, and fills only new ones. The caller sets `only` and progress of
+ * `upload`. Slow. */
+enum dgl_status shard_fill_weights(struct shard *shard, struct weight_buffers *buffers,
+                                   const struct model_weights *other,
+                                   struct weight_upload_params upload);
 /* Frees a model with all its memory. The caller must have entered the device, or the device is
  * lost. */
 void model_destroy(struct dgl_model *m);
+/* Returns and reports the error with which the shard's memory was lost, or DGL_OK. */
+enum dgl_status shard_check(const struct shard *shard, const struct dgl_log *log);
 /* device_enter() for a call that computes. Also returns DGL_ERR_DEVICE_LOST if the model was not
  * rebuilt after a loss, and the error of model_set_kernels() if that lost the weights. */
 enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved);

@@ -16,23 +16,29 @@ void text_list_finish(struct text_list *list)
     *list = (struct text_list){0};
 }
 
-/* Adds a source unless the list has it. Copies the source and borrows the other strings. */
-static enum dgl_status add(struct text_list *list, const struct dgl_log *log, struct text text)
+/* Adds a source unless the list has it. The source of a persistent program has no kernel. */
+static enum dgl_status add(struct text_list *list, const struct dgl_log *log,
+                           const struct kernel *kernel, struct dgl_str source, bool planned)
 {
-    if (!kernel_source_sha256((struct dgl_str){text.source, text.len}, text.sha256))
+    struct text text = {.name = kernel ? kernel->name : "phases",
+                        .op = kernel ? kernel->op : "phases",
+                        .origin = kernel ? kernel->origin : "builtin",
+                        .len = source.len,
+                        .planned = planned};
+    if (!kernel_source_sha256(source, text.sha256))
         return dgl_fail_memory(log, "hash of a text", text.len);
     for (size_t i = 0; i < list->count; i++)
         if (memcmp(list->texts[i].sha256, text.sha256, sizeof(text.sha256)) == 0) {
-            list->texts[i].planned |= text.planned;
+            list->texts[i].planned |= planned;
             return DGL_OK;
         }
-    char *copy = dgl_calloc(text.len + 1, 1);
-    if (!copy || !dgl_grow((void **)&list->texts, &list->cap, list->count + 1, sizeof(text))) {
-        free(copy);
+    text.source = dgl_calloc(text.len + 1, 1);
+    if (!text.source ||
+        !dgl_grow((void **)&list->texts, &list->cap, list->count + 1, sizeof(text))) {
+        free(text.source);
         return dgl_fail_memory(log, "texts of kernels", text.len);
     }
-    memcpy(copy, text.source, text.len);
-    text.source = copy;
+    memcpy(text.source, source.p, text.len);
     list->texts[list->count++] = text;
     return DGL_OK;
 }
@@ -42,7 +48,7 @@ enum dgl_status text_list_add_plan(struct text_list *list, struct shard *shard)
     const struct dgl_log *log = shard->dev->log;
     struct plan *plan = &shard->engine->plan;
     struct dgl_buf text = {0};
-    bool *seen = NULL;
+    bool *seen = NULL; /* by kernel_use.id */
     enum dgl_status status;
     TRY(plan_add_batch(plan));
     seen = dgl_new_array(bool, plan->kernels.count);
@@ -51,21 +57,14 @@ enum dgl_status text_list_add_plan(struct text_list *list, struct shard *shard)
     for (size_t b = 0; b < plan->num_bodies; b++)
         for (size_t i = 0; i < plan->bodies[b]->ops.count; i++) {
             const struct kernel_use *use = plan->bodies[b]->use[i];
-            const struct kernel *kernel = use->choice.kernel;
             if (seen[use->id])
                 continue;
             seen[use->id] = true;
+            text.len = 0;
             TRY(kernel_generate(log, &use->choice, &text));
             if (text.failed)
-                TRY(dgl_fail_memory(log, kernel->name, text.len));
-            TRY(add(list, log,
-                    (struct text){.name = kernel->name,
-                                  .op = kernel->op,
-                                  .origin = kernel->origin,
-                                  .source = text.p,
-                                  .len = text.len,
-                                  .planned = true}));
-            dgl_buf_finish(&text);
+                TRY(dgl_fail_memory(log, use->choice.kernel->name, text.len));
+            TRY(add(list, log, use->choice.kernel, (struct dgl_str){text.p, text.len}, true));
         }
 done:
     dgl_buf_finish(&text);
@@ -73,33 +72,24 @@ done:
     return status;
 }
 
-/* Adds the persistent program of a recipe, if the recipe has one. */
-static enum dgl_status add_program(struct text_list *list, struct shard *shard,
-                                   const struct memory *memory, struct recipe recipe)
-{
-    struct dgl_buf text = {0};
-    char reason[PERSISTENT_REASON];
-    enum dgl_status status =
-        exec_phases_check(shard->engine->persistent.exec, recipe, memory, reason, &text, NULL);
-    if (status == DGL_OK && text.failed)
-        status = dgl_fail_memory(shard->dev->log, "program of phases", text.len);
-    if (status == DGL_OK)
-        status = add(list, shard->dev->log,
-                     (struct text){.name = "phases",
-                                   .op = "phases",
-                                   .origin = "builtin",
-                                   .source = text.p,
-                                   .len = text.len});
-    dgl_buf_finish(&text);
-    return status == DGL_ERR_UNSUPPORTED ? DGL_OK : status;
-}
-
 enum dgl_status text_list_add_persistent(struct text_list *list, struct shard *shard,
                                          const struct memory *memory)
 {
+    struct exec *exec = shard->engine->persistent.exec;
+    char reason[PERSISTENT_REASON];
     enum dgl_status status = DGL_OK;
-    for (int kind = 0; kind < SAMPLE_KINDS && status == DGL_OK; kind++)
-        status = add_program(list, shard, memory, recipe_decode((enum sample_kind)kind, 0, true));
+    for (int kind = 0; kind < SAMPLE_KINDS && status == DGL_OK; kind++) {
+        struct dgl_buf text = {0};
+        status = exec_phases_check(exec, recipe_decode((enum sample_kind)kind, 0, true), memory,
+                                   reason, &text, NULL);
+        if (status == DGL_OK && text.failed)
+            status = dgl_fail_memory(shard->dev->log, "program of phases", text.len);
+        if (status == DGL_OK)
+            status = add(list, shard->dev->log, NULL, (struct dgl_str){text.p, text.len}, false);
+        if (status == DGL_ERR_UNSUPPORTED) /* the recipe has no persistent program */
+            status = DGL_OK;
+        dgl_buf_finish(&text);
+    }
     return status;
 }
 
@@ -112,12 +102,7 @@ struct gathering {
 static bool gather(void *priv, const struct kernel *kernel, const char *source, size_t len)
 {
     struct gathering *g = priv;
-    g->status = add(g->list, g->log,
-                    (struct text){.name = kernel->name,
-                                  .op = kernel->op,
-                                  .origin = kernel->origin,
-                                  .source = (char *)source,
-                                  .len = len});
+    g->status = add(g->list, g->log, kernel, (struct dgl_str){source, len}, false);
     return g->status == DGL_OK;
 }
 

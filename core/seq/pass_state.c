@@ -126,12 +126,9 @@ enum dgl_status pass_state_follow(struct pass_state *st)
 {
     const struct dgl_model *m = st->model;
     const uint32_t generation = model_generation(m);
-    enum dgl_status status = DGL_OK;
-    if (m->shard->lost != DGL_OK) /* changing the kernels failed during a call */
-        return dgl_fail(m->log, m->shard->lost,
-                        "%s has no weights any more: dgl_model_rebuild() brings them back",
-                        m->info.path);
-    if (st->generation != generation)
+    /* changing the kernels may have failed during a call */
+    enum dgl_status status = shard_check(m->shard, m->log);
+    if (status == DGL_OK && st->generation != generation)
         status = memory_fit_plan(&st->memory, m->shard->dev, pass_state_plan(st));
     if (status != DGL_OK)
         return status;

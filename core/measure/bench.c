@@ -33,13 +33,13 @@ struct bench {
     struct recipe decode; /* the one that generation runs */
     int32_t *ids;
     uint64_t done, total, told_ns; /* tokens of all runs; time of the last progress report */
-    /* The earlier trace callback of the device, and the submits of the current run: they follow the
-     * `kept` ones in the result. */
+    /* The earlier trace callback of the device. */
     void (*trace)(void *priv, const struct dgl_event *event);
     void *trace_priv;
-    size_t kept, cap_submits;
+    size_t cap_submits;
     /* Tokens of the current answer on the host. Tokens of one readback arrive together. */
-    bool timed; /* their times are part of the result */
+    bool timed;   /* times of its submits and tokens are part of the result... */
+    bool decodes; /* ...those after the first token, else those before it */
     int32_t arrived, together;
     uint64_t arrived_ns, readbacks; /* of the last one; the device's readbacks by then */
     double together_ms;             /* time of the readback */
@@ -71,21 +71,9 @@ static void note_submit(void *priv, const struct dgl_event *e)
     struct dgl_bench_result *r = b->r;
     if (b->trace)
         b->trace(b->trace_priv, e);
-    if (e->kind == DGL_EVENT_SUBMIT &&
+    if (e->kind == DGL_EVENT_SUBMIT && b->timed && b->decodes == (b->arrived > 0) &&
         dgl_grow((void **)&r->submit_ms, &b->cap_submits, r->num_submits + 1, sizeof(double)))
         r->submit_ms[r->num_submits++] = (double)e->duration_ns * 1e-6;
-}
-
-/* Keeps `count` submits of the current run, after its first `skip`. */
-static void keep_submits(struct bench *b, uint64_t skip, uint64_t count)
-{
-    struct dgl_bench_result *r = b->r;
-    const size_t noted = r->num_submits - b->kept;
-    const size_t from = skip < noted ? (size_t)skip : noted;
-    const size_t num = count < noted - from ? (size_t)count : noted - from;
-    if (num > 0)
-        memmove(r->submit_ms + b->kept, r->submit_ms + b->kept + from, num * sizeof(double));
-    b->kept += num;
 }
 
 static bool note_arrival(void *priv, int32_t id)
@@ -120,7 +108,7 @@ static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
                                 struct dgl_generate_result *g)
 {
     b->arrived = b->together = 0;
-    b->r->num_submits = b->kept;
+    b->decodes = tokens > 1;
     b->s->state.runner.profile = b->profile;
     *g = (struct dgl_generate_result){0};
     enum dgl_status status = session_generate(
@@ -131,6 +119,7 @@ static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
                             .priv = b),
         g);
     b->s->state.runner.profile = NULL;
+    b->timed = false;
     return status == DGL_OK && g->finish == DGL_FINISH_CANCELLED ? DGL_ERR_CANCELLED : status;
 }
 
@@ -147,7 +136,9 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
         TRY(s->seq.len < depth ? session_eval(s, depth) : DGL_OK);
         TRY(gl_finish(session_dev(s)->gl));
     }
-    b->kept = run >= 0 ? 0 : b->kept;
+    b->timed = run >= 0;
+    if (b->timed)
+        b->r->num_submits = 0;
     TRY(generate(b, depth + b->p.prompt_tokens, 1, &g));
     if (run >= 0) {
         /* All tokens, if the rotary frequencies depend on the length. */
@@ -156,7 +147,6 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
         b->ttft_ms[run] = (double)g.first_token_ns * 1e-6;
         b->r->prefill_tps[run] = tokens / ((double)g.prefill_ns * 1e-9);
         b->r->prefill = g.prefill;
-        keep_submits(b, 0, g.prefill.submits);
     }
 done:
     generate_result_finish(&g);
@@ -171,12 +161,10 @@ static enum dgl_status time_decode(struct bench *b, int32_t run, int32_t tokens)
     struct dgl_generate_result g;
     b->timed = run >= 0;
     enum dgl_status status = generate(b, b->prompt, tokens + 1, &g);
-    b->timed = false;
     if (status == DGL_OK && run >= 0) {
         b->decode_ms[run] = (double)g.decode_ns * 1e-6;
         r->decode_tps[run] = tokens / ((double)g.decode_ns * 1e-9);
         r->decode = g.decode;
-        keep_submits(b, g.prefill.submits, g.decode.submits);
         b->record_ns += g.record_ns;
         b->recorded += (uint64_t)tokens;
         free(r->tokens);
@@ -257,14 +245,19 @@ static bool all_decode(const struct bench *b)
     return true;
 }
 
-/* Returns DGL_ERR_CANCELLED also if the session was cancelled. */
-static enum dgl_status step(struct bench *b)
+/* Steps until a token arrives or a sequence ends. Returns DGL_ERR_CANCELLED also if the session was
+ * cancelled. */
+static enum dgl_status advance(struct bench *b)
 {
-    enum dgl_status status = batch_step(b->batch);
-    gl_device_set_stop(session_dev(b->s)->gl, &b->s->state.runner.cancel);
-    if (status == DGL_OK)
-        status = b->failure;
-    return status == DGL_OK && session_is_cancelled(b->s) ? DGL_ERR_CANCELLED : status;
+    const uint64_t before = b->batch->info.decoded_tokens;
+    enum dgl_status status = DGL_OK;
+    while (status == DGL_OK && all_run(b) && b->batch->info.decoded_tokens == before) {
+        status = batch_step(b->batch);
+        gl_device_set_stop(session_dev(b->s)->gl, &b->s->state.runner.cancel);
+        if (status == DGL_OK)
+            status = session_is_cancelled(b->s) ? DGL_ERR_CANCELLED : b->failure;
+    }
+    return status;
 }
 
 static void set_profile(struct bench *b, struct profile *profile)
@@ -284,11 +277,11 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
     const uint64_t *tokens = &b->batch->info.decoded_tokens;
     const uint64_t wanted = (uint64_t)b->p.batch * (uint64_t)each_tokens;
     const uint64_t warm = (uint64_t)b->p.batch * (uint64_t)b->warm_tokens;
-    const uint64_t submits = device_counters(dev).submits;
     uint64_t ns = 0, first, last;
     enum dgl_status status = DGL_OK;
-    r->num_submits = b->kept;
     b->timed = run >= 0;
+    b->decodes = true;
+    b->arrived = 0;
     b->first_id = b->batch->info.submitted + 1;
     b->failure = DGL_OK;
     /* Prompts with different first tokens, so that no prefix is shared. */
@@ -299,20 +292,19 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
                                             .finish_cb = take_answer, .priv = b),
                          NULL));
     while (all_run(b) && !all_decode(b))
-        TRY(step(b));
+        TRY(advance(b));
     first = *tokens;
-    while (all_run(b) && *tokens == first)
-        TRY(step(b));
     const uint64_t warm_ns = dgl_now_ns() + BATCH_CLOCKS_NS;
-    while (all_run(b) && *tokens - first < warm && dgl_now_ns() < warm_ns)
-        TRY(step(b));
+    do
+        TRY(advance(b));
+    while (all_run(b) && *tokens - first < warm && dgl_now_ns() < warm_ns);
     const struct dgl_counters before = device_counters(dev);
     first = last = *tokens;
     set_profile(b, b->profile);
+    b->arrived = 1;
     while (all_run(b) && last - first < wanted) {
         const uint64_t start = dgl_now_ns();
-        while (all_run(b) && *tokens == last)
-            TRY(step(b));
+        TRY(advance(b));
         const uint64_t step_ns = dgl_now_ns() - start;
         if (!all_run(b))
             break;
@@ -322,6 +314,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
         last = *tokens;
         ns += step_ns;
     }
+    b->arrived = 0;
     if (last == first)
         TRY(dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                      "bench: a context of %d has no room in which %d sequences decode "
@@ -331,9 +324,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
         r->decode = counters_since(dev, &before);
         r->decode_tps[run] = (double)(last - first) / ((double)ns * 1e-9);
         b->decode_ms[run] = (double)wanted / r->decode_tps[run] * 1e3;
-        keep_submits(b, before.submits - submits, r->decode.submits);
     }
-
 done:
     set_profile(b, NULL);
     for (uint64_t id = b->first_id; id <= b->batch->info.submitted; id++)
@@ -581,7 +572,6 @@ done:
         batch_destroy(b.batch);
     if (b.total) /* otherwise it was not set */
         device_set_trace(dev, b.trace, b.trace_priv);
-    r->num_submits = b.kept;
     s->state.runner.wait_executor = false;
     sequence_trim(&s->seq, 0);
     generate_result_finish(&g);

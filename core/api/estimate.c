@@ -36,17 +36,13 @@ enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
         log, base,
         &(const struct kernel_manifest_hints){file->path, file->hint_defaults, file->hint_pinned},
         &set));
-    TRY(weights_list(log, desc, file->tensors, &weights));
-    TRY(weights_place(&weights, &(struct weights_place_params){.device = &device,
-                                                               .set = set,
-                                                               .desc = desc,
-                                                               .tensors = file->tensors,
-                                                               .kv_type = p->kv_type}));
-    TRY(plan_init(&plan, &(struct plan_params){.device = &device,
-                                               .set = set,
-                                               .desc = desc,
-                                               .weights = &weights,
-                                               .kv_type = p->kv_type}));
+    const struct plan_params planned = {.device = &device,
+                                        .set = set,
+                                        .desc = desc,
+                                        .tensors = file->tensors,
+                                        .kv_type = p->kv_type};
+    TRY(weights_place(&weights, &planned));
+    TRY(plan_init(&plan, &planned, &weights));
     plan_estimate(&plan,
                   &(const struct plan_batch){.context = context,
                                              .sequences = p->sequences ? p->sequences : 1,

@@ -7,7 +7,7 @@
 
 #include "core/base/mem.h"
 
-enum dgl_status engine_create(struct dgl_device *dev, const struct weights_place_params *p,
+enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *p,
                               enum dgl_executor wanted, struct engine **out)
 {
     struct engine *engine = dgl_new(struct engine);
@@ -17,13 +17,8 @@ enum dgl_status engine_create(struct dgl_device *dev, const struct weights_place
     engine->wanted = wanted;
     programs_init(&engine->programs, dev, &engine->plan.kernels);
     enum dgl_status status;
-    TRY(weights_list(dev->log, p->desc, p->tensors, &engine->weights));
     TRY(weights_place(&engine->weights, p));
-    TRY(plan_init(&engine->plan, &(struct plan_params){.device = p->device,
-                                                       .set = p->set,
-                                                       .desc = p->desc,
-                                                       .weights = &engine->weights,
-                                                       .kv_type = p->kv_type}));
+    TRY(plan_init(&engine->plan, p, &engine->weights));
     TRY(exec_dispatch_create(dev, &engine->plan, &engine->programs, &engine->exec));
     if (wanted == DGL_EXECUTOR_DISPATCH)
         snprintf(engine->no_persistent, sizeof(engine->no_persistent), "asked for");

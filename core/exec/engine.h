@@ -47,7 +47,7 @@ struct engine {
 
 /* Places the weights and plans. Compiles no kernel. On failure *out is NULL. Returns
  * DGL_ERR_UNSUPPORTED if `wanted` cannot run on this device. */
-enum dgl_status engine_create(struct dgl_device *dev, const struct weights_place_params *params,
+enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *params,
                               enum dgl_executor wanted, struct engine **out);
 /* Describes the current way to decode, for dgl_model_executor(). */
 void engine_executor(const struct engine *engine, struct dgl_executor_info *out);

@@ -107,8 +107,6 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
 {
     struct shard *shard = t->s->model->shard;
     const struct plan *plan = session_plan(t->s);
-    const struct model_desc *desc = plan->desc;
-    const struct tensor_source *tensors = t->s->model->file->tensors;
     const size_t old = plan->weights->num_buffers;
     struct tuner_copy *c = &t->copied;
     struct model_weights *to = &c->weights;
@@ -121,12 +119,11 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
                                               dgl_dtype_get(layout->dtype)->name);
     c->layout = layout;
     /* the model's placement once more */
-    TRY(weights_list(t->log, desc, tensors, to));
-    TRY(weights_place(to, &(struct weights_place_params){.device = plan->device,
-                                                         .set = plan->kernels.set,
-                                                         .desc = desc,
-                                                         .tensors = tensors,
-                                                         .kv_type = plan->kv_type}));
+    TRY(weights_place(to, &(struct plan_params){.device = plan->device,
+                                                .set = plan->kernels.set,
+                                                .desc = plan->desc,
+                                                .tensors = t->s->model->file->tensors,
+                                                .kv_type = plan->kv_type}));
     for (uint32_t u = 0; u < target->num_passes; u++)
         for (size_t i = 0; i < target->pass[u].count; i++) {
             const struct op_bind *bind = op_find_bind(&target->pass[u].ops[i], "W");
@@ -254,7 +251,7 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const st
         fits =
             !(tuning->set >> i & 1) || choice.vars[choice.num_consts + i].value == tuning->value[i];
     for (size_t i = 0; i < t->num && fits; i++)
-        fits = !kernel_use_equal(t->candidates[i]->use, &(struct kernel_use){.choice = choice});
+        fits = !kernel_use_equal(t->candidates[i]->use[0], &(struct kernel_use){.choice = choice});
     memset(choice.tune_rule, 0, sizeof(choice.tune_rule)); /* they were the set's */
     memset(choice.skipped, 0, sizeof(choice.skipped));
     choice.num_skipped = 0;
@@ -268,11 +265,11 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const st
                              &prefill) == DGL_OK &&
                plan_check_served(NULL, other, prefill.kernel) == DGL_OK;
         if (fits)
-            TRY(kernel_table_find(&t->table, &shared, &c->shared_use));
+            TRY(kernel_table_find(&t->table, &shared, &c->use[1]));
     }
     if (!fits)
         goto done;
-    TRY(kernel_table_add(&t->table, &request, &choice, &c->use));
+    TRY(kernel_table_add(&t->table, &request, &choice, &c->use[0]));
     t->candidates[t->num++] = c;
     c = NULL;
 done:
@@ -339,7 +336,7 @@ enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *targe
         for (uint32_t k = 0; k < kernel->tunes[i].num_choices; k++) {
             const int64_t value = kernel->tunes[i].choices[k];
             const struct tuning next = tuning_with(&c->tuning, i, value);
-            if (value != c->use->choice.vars[c->use->choice.num_consts + i].value)
+            if (value != c->use[0]->choice.vars[c->use[0]->choice.num_consts + i].value)
                 TRY(tuner_add(t, target, &next));
         }
     for (size_t i = 0; others && i < kernel_set_count(t->set); i++) {

@@ -124,7 +124,7 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
     if (!body->use)
         return dgl_fail_memory(t->log, "a candidate", pass->count * sizeof(*body->use));
     for (size_t i = 0; i < pass->count; i++)
-        body->use[i] = u > 0 && c->shared_use ? c->shared_use : c->use;
+        body->use[i] = c->use[u] ? c->use[u] : c->use[0];
     enum dgl_status status;
     TRY(exec_dispatch_create(session_dev(t->s), plan, &t->programs, &exec));
     TRY(exec_run_create(exec, recipe_of(pass->shape), memory, &c->run[u]));
@@ -279,28 +279,28 @@ enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size
     const struct kernel_use *uses[TUNER_MAX_CANDIDATES] = {NULL};
     const struct gl_compile how = {.machine_code = true};
     for (size_t i = first; i < end; i++)
-        uses[i - first] = t->candidates[i]->use;
+        uses[i - first] = t->candidates[i]->use[0];
     enum dgl_status status = programs_compile(&t->programs, uses, end - first, &how);
     if (status != DGL_ERR_KERNEL) /* else compile one by one to find the wrong one */
         TRY(status);
     for (size_t i = first; i < end; i++) {
         struct candidate *c = t->candidates[i];
-        const struct kernel_use *const own[2] = {c->use, c->shared_use};
         char *reason = c->report.reason;
         const size_t size = sizeof(c->report.reason);
         if (session_is_cancelled(t->s))
             TRY(DGL_ERR_CANCELLED);
         c->report.verified = true;
-        for (int k = 0; k < 2 && own[k] && !reason[0]; k++) {
+        for (int k = 0; k < 2 && c->use[k] && !reason[0]; k++) {
             struct kernel_verdict verdict = {.kind = KERNEL_SKIPPED};
-            status = programs_compile(&t->programs, &own[k], 1, &how);
+            status = programs_compile(&t->programs, (const struct kernel_use *const *)&c->use[k], 1,
+                                      &how);
             if (status == DGL_ERR_KERNEL) {
                 snprintf(reason, size, "it does not compile");
-            } else if (status == DGL_OK && kernel_judge_knows(own[k]->request.op)) {
-                const struct kernel_subject subject = {.request = &own[k]->request,
-                                                       .choice = &own[k]->choice,
+            } else if (status == DGL_OK && kernel_judge_knows(c->use[k]->request.op)) {
+                const struct kernel_subject subject = {.request = &c->use[k]->request,
+                                                       .choice = &c->use[k]->choice,
                                                        .program =
-                                                           programs_get(&t->programs, own[k])};
+                                                           programs_get(&t->programs, c->use[k])};
                 status = kernel_judge_use(t->judge, &subject, &verdict);
             }
             TRY(reason[0] ? DGL_OK : status);

@@ -50,7 +50,7 @@ struct tuning {
 struct candidate {
     struct tuning tuning;
     struct dgl_tune_candidate report;
-    struct kernel_use *use, *shared_use; /* use of pass[1], if the target shares weights */
+    struct kernel_use *use[2]; /* use[1]: for pass[1] if the target shares weights, or NULL */
     /* layout of the weights that the candidate requires, or NULL for the present layout */
     const struct weight_layout *layout;
     struct plan plan[2]; /* plans that contain only the operations of a pass: `only` */

@@ -65,15 +65,13 @@ static void note_pack_kernels(const struct dgl_model *m, const struct dgl_kernel
         (kernels && kernels->pack))
         return;
     char *own = dgl_path_join(m->file->path, PACK_KERNELS);
-    if (own && dgl_path_is_link(own))
-        dgl_notice(m->log,
-                   "%s: a link, and no folder of the pack's own: kernels there are not used; "
-                   "--kernel-dir takes those of a folder",
-                   own);
-    else if (own && dgl_path_is_dir(own))
-        dgl_notice(m->log,
-                   "%s: kernels that the pack brings are not used; --allow-pack-kernels takes them",
-                   own);
+    const bool link = own && dgl_path_is_link(own);
+    if (link || (own && dgl_path_is_dir(own)))
+        dgl_notice(m->log, "%s: %s", own,
+                   link ? "a link, and no folder of the pack's own: kernels there are not used; "
+                          "--kernel-dir takes those of a folder"
+                        : "kernels that the pack brings are not used; --allow-pack-kernels takes "
+                          "them");
     free(own);
 }
 
@@ -116,18 +114,6 @@ static void note_changed(const struct shard *shard, const struct engine *engine)
                  name, (unsigned long long)(bytes[i] >> 20),
                  (unsigned long long)(held_bytes[i] >> 20), name);
     }
-}
-
-bool shard_expands_q4_k(const struct shard *shard, const struct engine *engine)
-{
-    const struct model_weights *weights = &engine->weights;
-    if (weights_q4_k_dtype(engine->plan.kernels.set) == DGL_Q4_K)
-        return false;
-    for (size_t i = 0; i < weights->num_slices; i++)
-        if (tensor_source_at(shard->model->file->tensors, (size_t)weights->slices[i].tensor)
-                ->dtype == DGL_Q4_K)
-            return true;
-    return false;
 }
 
 /* ---- fitting --------------------------------------------------------------------------------- */
@@ -211,15 +197,13 @@ static enum dgl_status make_engine(const struct shard *shard, struct kernel_set 
                                    struct engine **out)
 {
     const struct dgl_model_file *file = shard->model->file;
-    const struct weights_place_params params = {.device = &shard->dev->plan,
-                                                .set = set,
-                                                .desc = &file->desc,
-                                                .tensors = file->tensors,
-                                                .kv_type = kv_type};
+    const struct plan_params params = {.device = &shard->dev->plan,
+                                       .set = set,
+                                       .desc = &file->desc,
+                                       .tensors = file->tensors,
+                                       .kv_type = kv_type};
     enum dgl_status status = engine_create(shard->dev, &params, wanted, out);
-    return status == DGL_OK
-               ? plan_check_hints(&(*out)->plan, file->path, shard_expands_q4_k(shard, *out))
-               : status;
+    return status == DGL_OK ? plan_check_hints(&(*out)->plan, file->path) : status;
 }
 
 enum dgl_status shard_fill_weights(struct shard *shard, struct weight_buffers *buffers,

@@ -111,9 +111,6 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
 /* Makes a new plan with the model's present kernels after the device's properties changed. Compiles
  * no program. Returns DGL_ERR_UNSUPPORTED if no other kernel can run an operation. */
 enum dgl_status model_replan(struct dgl_model *m);
-/* Returns true if the model has q4_k weights and a hint of the engine's set expands them to another
- * type. */
-bool shard_expands_q4_k(const struct shard *shard, const struct engine *engine);
 /* Returns the unused bytes of device_memory_budget(), or 0 if unknown. */
 uint64_t shard_memory_left(const struct shard *shard);
 /* Estimates the memory of a session of `context` tokens and passes of `ubatch` tokens. */

@@ -17,8 +17,8 @@ void text_list_finish(struct text_list *list)
 }
 
 /* Adds a source unless the list has it. The source of a persistent program has no kernel. */
-static enum dgl_status add(struct text_list *list, const struct dgl_log *log,
-                           const struct kernel *kernel, struct dgl_str source, bool planned)
+static enum dgl_status add(struct text_list *list, const struct kernel *kernel,
+                           struct dgl_str source, bool planned)
 {
     struct text text = {.name = kernel ? kernel->name : "phases",
                         .op = kernel ? kernel->op : "phases",
@@ -26,7 +26,7 @@ static enum dgl_status add(struct text_list *list, const struct dgl_log *log,
                         .len = source.len,
                         .planned = planned};
     if (!kernel_source_sha256(source, text.sha256))
-        return dgl_fail_memory(log, "hash of a text", text.len);
+        return list->status = dgl_fail_memory(list->log, "hash of a text", text.len);
     for (size_t i = 0; i < list->count; i++)
         if (memcmp(list->texts[i].sha256, text.sha256, sizeof(text.sha256)) == 0) {
             list->texts[i].planned |= planned;
@@ -36,7 +36,7 @@ static enum dgl_status add(struct text_list *list, const struct dgl_log *log,
     if (!text.source ||
         !dgl_grow((void **)&list->texts, &list->cap, list->count + 1, sizeof(text))) {
         free(text.source);
-        return dgl_fail_memory(log, "texts of kernels", text.len);
+        return list->status = dgl_fail_memory(list->log, "texts of kernels", text.len);
     }
     memcpy(text.source, source.p, text.len);
     list->texts[list->count++] = text;
@@ -45,7 +45,7 @@ static enum dgl_status add(struct text_list *list, const struct dgl_log *log,
 
 enum dgl_status text_list_add_plan(struct text_list *list, struct shard *shard)
 {
-    const struct dgl_log *log = shard->dev->log;
+    const struct dgl_log *log = list->log = shard->dev->log;
     struct plan *plan = &shard->engine->plan;
     struct dgl_buf text = {0};
     bool *seen = NULL; /* by kernel_use.id */
@@ -64,7 +64,7 @@ enum dgl_status text_list_add_plan(struct text_list *list, struct shard *shard)
             TRY(kernel_generate(log, &use->choice, &text));
             if (text.failed)
                 TRY(dgl_fail_memory(log, use->choice.kernel->name, text.len));
-            TRY(add(list, log, use->choice.kernel, (struct dgl_str){text.p, text.len}, true));
+            TRY(add(list, use->choice.kernel, (struct dgl_str){text.p, text.len}, true));
         }
 done:
     dgl_buf_finish(&text);
@@ -78,6 +78,7 @@ enum dgl_status text_list_add_persistent(struct text_list *list, struct shard *s
     struct exec *exec = shard->engine->persistent.exec;
     char reason[PERSISTENT_REASON];
     enum dgl_status status = DGL_OK;
+    list->log = shard->dev->log;
     for (int kind = 0; kind < SAMPLE_KINDS && status == DGL_OK; kind++) {
         struct dgl_buf text = {0};
         status = exec_phases_check(exec, recipe_decode((enum sample_kind)kind, 0, true), memory,
@@ -85,7 +86,7 @@ enum dgl_status text_list_add_persistent(struct text_list *list, struct shard *s
         if (status == DGL_OK && text.failed)
             status = dgl_fail_memory(shard->dev->log, "program of phases", text.len);
         if (status == DGL_OK)
-            status = add(list, shard->dev->log, NULL, (struct dgl_str){text.p, text.len}, false);
+            status = add(list, NULL, (struct dgl_str){text.p, text.len}, false);
         if (status == DGL_ERR_UNSUPPORTED) /* the recipe has no persistent program */
             status = DGL_OK;
         dgl_buf_finish(&text);
@@ -93,34 +94,26 @@ enum dgl_status text_list_add_persistent(struct text_list *list, struct shard *s
     return status;
 }
 
-struct gathering {
-    struct text_list *list;
-    const struct dgl_log *log;
-    enum dgl_status status;
-};
-
 static bool gather(void *priv, const struct kernel *kernel, const char *source, size_t len)
 {
-    struct gathering *g = priv;
-    g->status = add(g->list, g->log, kernel, (struct dgl_str){source, len}, false);
-    return g->status == DGL_OK;
+    return add(priv, kernel, (struct dgl_str){source, len}, false) == DGL_OK;
 }
 
 enum dgl_status text_list_add_all(struct text_list *list, struct shard *shard)
 {
-    struct gathering g = {.list = list, .log = shard->dev->log};
     struct kernel_judge *judge = NULL;
+    list->log = shard->dev->log;
     enum dgl_status status =
         kernel_judge_create(&(struct kernel_judge_params){.dev = shard->dev,
                                                           .set = shard_kernels(shard),
                                                           .mode = KERNEL_JUDGE_FULL,
                                                           .gather = gather,
-                                                          .priv = &g},
+                                                          .priv = list},
                             &judge);
     for (size_t i = 0; i < kernel_set_count(shard_kernels(shard)) && status == DGL_OK; i++) {
         struct kernel_verdict verdict;
         status = kernel_judge_kernel(judge, kernel_set_at(shard_kernels(shard), i)->name, &verdict);
     }
     kernel_judge_destroy(&judge);
-    return g.status != DGL_OK ? g.status : status;
+    return list->status != DGL_OK ? list->status : status;
 }

@@ -17,6 +17,8 @@ struct text {
 struct text_list {
     struct text *texts;
     size_t count, cap;
+    const struct dgl_log *log;
+    enum dgl_status status; /* of the first failure, which is logged */
 };
 void text_list_finish(struct text_list *list);
 

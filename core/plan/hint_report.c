@@ -36,13 +36,12 @@ static void add_rule(struct dgl_buf *list, const struct kernel_rule *rule)
 }
 
 /* Notes all deciding defaults of a manifest in one line: they may cause most of a slowdown. */
-static void note_defaults(const struct plan *plan, const struct dgl_log *notes, const char *model,
-                          bool q4_k_expanded)
+static void note_defaults(const struct plan *plan, const struct dgl_log *notes, const char *model)
 {
     struct dgl_buf list = {0};
     const char *origin = NULL;
     const char *q4k = kernel_set_hint(plan->kernels.set, "q4kMatmul", &origin);
-    if (q4_k_expanded && origin && strcmp(origin, KERNEL_MANIFEST_ORIGIN) == 0)
+    if (plan->weights->expands_q4_k && origin && strcmp(origin, KERNEL_MANIFEST_ORIGIN) == 0)
         add_rule(&list, &(const struct kernel_rule){.key = "q4kMatmul", .value = q4k});
     for (size_t i = 0; i < plan->kernels.count; i++) {
         const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
@@ -87,7 +86,7 @@ static void take_note(void *priv, enum dgl_log_level level, const char *text)
         dgl_buf_printf(&plan->hint_notes, "%s\n", text);
 }
 
-enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k_expanded)
+enum dgl_status plan_check_hints(struct plan *plan, const char *model)
 {
     const struct dgl_log notes = {.write = take_note, .priv = plan, .level = DGL_LOG_NOTICE};
     const struct kernel_table *kernels = &plan->kernels;
@@ -98,9 +97,10 @@ enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k
                             kernels->count * sizeof(*steps)));
     for (size_t i = 0; i < kernels->count; i++)
         steps[i] = (struct kernel_step){&kernels->uses[i]->request, &kernels->uses[i]->choice};
-    TRY(kernel_set_check_unused(&notes, kernels->set, steps, kernels->count, q4_k_expanded));
+    TRY(kernel_set_check_unused(&notes, kernels->set, steps, kernels->count,
+                                plan->weights->expands_q4_k));
     note_skipped(plan, &notes);
-    note_defaults(plan, &notes, model, q4_k_expanded);
+    note_defaults(plan, &notes, model);
     note_slow_f16(plan, &notes);
     if (plan->hint_notes.failed)
         status = dgl_fail_memory(plan->device->log, "notes on hints", plan->hint_notes.len);

@@ -389,7 +389,8 @@ enum dgl_status plan_list_ops(struct plan *plan, struct pass_shape shape, struct
                        : DGL_OK;
 }
 
-enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
+enum dgl_status plan_init(struct plan *out, const struct plan_params *p,
+                          const struct model_weights *weights)
 {
     /* The kernels of all widths are chosen now, so that hints are checked and reported at load. */
     /* clang-format off */
@@ -402,7 +403,7 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
     enum dgl_status status = DGL_OK;
     *out = (struct plan){.device = p->device,
                          .desc = p->desc,
-                         .weights = p->weights,
+                         .weights = weights,
                          .kv_type = p->kv_type,
                          .splits = plan_choose_splits(p->device, p->desc),
                          .token_splits = plan_token_splits(p->device, p->desc),

@@ -124,16 +124,10 @@ struct plan {
     struct dgl_buf hint_notes; /* lines of plan_check_hints() */
 };
 
-struct plan_params {
-    const struct plan_device *device;
-    struct kernel_set *set; /* the plan takes its own reference */
-    const struct model_desc *desc;
-    const struct model_weights *weights;
-    enum dgl_kv_type kv_type;
-};
 /* Lists the bodies of one sequence, and chooses a kernel for every operation. On failure *out is
  * empty. */
-enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
+enum dgl_status plan_init(struct plan *out, const struct plan_params *params,
+                          const struct model_weights *weights);
 /* Lists a body and chooses its kernels on first use, and those of all wider bodies. A body with the
  * same kernels as the next wider one is replaced by it. If a body fails, it is not added. */
 enum dgl_status plan_list(struct plan *plan, struct pass_shape shape);
@@ -271,9 +265,8 @@ struct dgl_kernel_info kernel_info(const struct kernel *kernel);
 
 /* Collects notes about hints, one per line: unused hints, hints that were passed over, a manifest's
  * defaults that override the model's kernels, and f16 on a device where it is slow. Returns
- * DGL_ERR_UNSUPPORTED if hints are strict and a hint applies to no step of the plan.
- * `q4_k_expanded` is true if the model has q4_k weights that a hint expands to another type. */
-enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k_expanded);
+ * DGL_ERR_UNSUPPORTED if hints are strict and a hint applies to no step of the plan. */
+enum dgl_status plan_check_hints(struct plan *plan, const char *model);
 /* Reports these lines, except for those of the plan `before`, which may be NULL. */
 void plan_tell_hints(const struct plan *plan, const struct plan *before);
 

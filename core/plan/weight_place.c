@@ -15,7 +15,7 @@
 #define BAND_STEP 64
 
 struct placer {
-    const struct weights_place_params *p;
+    const struct plan_params *p;
     struct model_weights *w;
     enum dgl_dtype q4_k_as;
     struct oplist ops;           /* of a decode step, on weights without types */
@@ -377,13 +377,17 @@ done:
     return status;
 }
 
-enum dgl_status weights_place(struct model_weights *weights, const struct weights_place_params *p)
+enum dgl_status weights_place(struct model_weights *weights, const struct plan_params *p)
 {
     struct placer b = {.p = p, .w = weights, .q4_k_as = weights_q4_k_dtype(p->set)};
+    enum dgl_status status = weights_list(p->device->log, p->desc, p->tensors, weights);
+    if (status != DGL_OK)
+        return status;
     kernel_table_init(&b.kernels, p->device, p->set);
-    enum dgl_status status = find_readers(&b);
+    status = find_readers(&b);
     for (size_t i = 0; i < weights->num_matrices && status == DGL_OK; i++) {
         assert(b.reader[i]);
+        weights->expands_q4_k |= b.q4_k_as != DGL_Q4_K && is_changeable(&b, weights->matrices[i]);
         status = place_matrix(&b, weights->matrices[i]);
     }
     if (status == DGL_OK)

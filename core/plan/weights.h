@@ -98,8 +98,9 @@ struct model_weights {
     size_t num_vector_slices, cap_vector_slices;
     uint64_t *buffer_bytes; /* [num_buffers], how full each is */
     size_t num_buffers, cap_buffers;
-    uint64_t bytes; /* of all buffers */
-    bool failed;    /* out of memory while listing */
+    uint64_t bytes;    /* of all buffers */
+    bool failed;       /* out of memory while listing */
+    bool expands_q4_k; /* a hint expands q4_k tensors to another type */
 };
 
 /* Lists every matrix and vector that the description names. `out` must not move afterwards. On
@@ -111,17 +112,18 @@ void weights_finish(struct model_weights *weights);
 /* Returns f16 or f32 if q4_k matrices are expanded, else DGL_Q4_K. */
 enum dgl_dtype weights_q4_k_dtype(const struct kernel_set *set);
 
-struct weights_place_params {
+/* Parameters of weights_place() and of plan_init(), which takes its own reference to the set. */
+struct plan_params {
     const struct plan_device *device;
     struct kernel_set *set;
     const struct model_desc *desc;
     const struct tensor_source *tensors;
     enum dgl_kv_type kv_type;
 };
-/* Chooses type and layout of every weight by the kernels of its decode operations, then cuts bands
- * and places everything. Returns DGL_ERR_UNSUPPORTED if no kernel reads a weight. */
-enum dgl_status weights_place(struct model_weights *weights,
-                              const struct weights_place_params *params);
+/* Lists the weights, chooses type and layout of each by the kernels of its decode operations, then
+ * cuts bands and places everything. Returns DGL_ERR_UNSUPPORTED if no kernel reads a weight. The
+ * caller calls weights_finish(), also on failure. `out` must not move afterwards. */
+enum dgl_status weights_place(struct model_weights *out, const struct plan_params *params);
 /* `buffer` is a buffer of `to`, another placement of the same model. Returns the buffer of `from`
  * with the same contents (same bands and vectors, same offsets), or SIZE_MAX if there is none. */
 size_t weights_same_buffer(const struct model_weights *from, const struct model_weights *to,

@@ -53,7 +53,7 @@ static enum dgl_status describe(const struct dgl_session *s, const char *path,
     snprintf(out->name, sizeof(out->name), "%s", m->info.name);
     for (size_t i = 0; i < plan->kernels.count; i++)
         f16 = f16 || plan->kernels.uses[i]->choice.kernel->f16;
-    const bool unpacked = shard_expands_q4_k(m->shard, m->shard->engine);
+    const bool unpacked = m->shard->engine->weights.expands_q4_k;
     snprintf(out->precision, sizeof(out->precision), "arithmetic in %s%s%s", f16 ? "f16" : "f32",
              unpacked ? ", q4_k as " : "",
              unpacked ? dgl_dtype_get(weights_q4_k_dtype(shard_kernels(m->shard)))->name : "");

@@ -167,8 +167,7 @@ static void test_narrow(void **state)
     planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
                  builtin);
     p.device.limits.max_ssbo_bytes = row->binding;
-    const struct weights_place_params place = planned_place_params(&p, builtin);
-    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &weights), DGL_OK);
+    const struct plan_params place = planned_place_params(&p, builtin);
     enum dgl_status status = weights_place(&weights, &place);
     if (row->parts[0]) {
         assert_refusal(&p.log, status, DGL_ERR_UNSUPPORTED, row->parts);
@@ -202,8 +201,7 @@ static void test_one_operation_one_buffer(void **state)
     for (uint32_t i = 0; i < p.weights.num_layers; i++)
         end += p.weights.layer[i].gate_up.bands[0].place.size + 256;
     p.device.limits.max_ssbo_bytes = end; /* all of gate_up, but not all weights */
-    const struct weights_place_params place = planned_place_params(&p, builtin);
-    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &w), DGL_OK);
+    const struct plan_params place = planned_place_params(&p, builtin);
     assert_int_equal(weights_place(&w, &place), DGL_OK);
     assert_true(w.num_buffers > 1);
     for (uint32_t i = 1; i < w.num_layers; i++) {
@@ -283,8 +281,7 @@ static void test_swap(void **state)
     struct kernel_set *after = loaded_set(dgl_kernels_params(.hints = row->after));
     planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
                  before);
-    const struct weights_place_params place = planned_place_params(&p, after);
-    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &then), DGL_OK);
+    const struct plan_params place = planned_place_params(&p, after);
     assert_int_equal(weights_place(&then, &place), DGL_OK);
     size_t kept = 0;
     for (size_t i = 0; i < then.num_buffers; i++) {
@@ -312,8 +309,7 @@ static void test_what_differs_is_not_the_same(void **state)
     struct model_weights then;
     planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
                  builtin);
-    const struct weights_place_params place = planned_place_params(&p, builtin);
-    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &then), DGL_OK);
+    const struct plan_params place = planned_place_params(&p, builtin);
     assert_int_equal(weights_place(&then, &place), DGL_OK);
     struct weight_band *band = then.layer[7].gate_up.bands;
     struct weight_vector *vector = &then.vectors[then.num_vectors - 1];
@@ -360,9 +356,8 @@ static void test_unknown_layout_is_refused(void **state)
         loaded_set(dgl_kernels_params(.files = (const char *const *)&path, .num_files = 1));
     planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
                  builtin);
-    const struct weights_place_params place = planned_place_params(&p, set);
+    const struct plan_params place = planned_place_params(&p, set);
     struct model_weights then;
-    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &then), DGL_OK);
     assert_refusal(&p.log, weights_place(&then, &place), DGL_ERR_UNSUPPORTED, parts);
     weights_finish(&then);
     planned_close(&p);

@@ -133,11 +133,11 @@ static void plan_row(void **state)
         struct kernel_set *set = loaded_set(dgl_kernels_params(.flags = &hint, .num_flags = 1));
         struct plan plan = {0};
         test_log_clear(&p.log);
-        enum dgl_status status = plan_init(&plan, &(struct plan_params){.device = &p.device,
-                                                                        .set = set,
-                                                                        .desc = &p.model.desc,
-                                                                        .weights = &p.weights,
-                                                                        .kv_type = row->kv_type});
+        enum dgl_status status = plan_init(
+            &plan,
+            &(struct plan_params){
+                .device = &p.device, .set = set, .desc = &p.model.desc, .kv_type = row->kv_type},
+            &p.weights);
         if (want.kernel) {
             if (status != DGL_OK)
                 fail_msg("%s: %s", hint, p.log.text);

@@ -3,13 +3,13 @@
 
 #include <time.h>
 
-struct weights_place_params planned_place_params(const struct planned *p, struct kernel_set *set)
+struct plan_params planned_place_params(const struct planned *p, struct kernel_set *set)
 {
-    return (struct weights_place_params){.device = &p->device,
-                                         .set = set,
-                                         .desc = &p->model.desc,
-                                         .tensors = p->model.tensors,
-                                         .kv_type = DGL_KV_F16};
+    return (struct plan_params){.device = &p->device,
+                                .set = set,
+                                .desc = &p->model.desc,
+                                .tensors = p->model.tensors,
+                                .kv_type = DGL_KV_F16};
 }
 
 /* Uses the device and the log of `p`. */
@@ -17,18 +17,11 @@ static void plan_all(struct planned *p, const struct shape_model_params *model,
                      struct kernel_set *set)
 {
     shape_model_open(&p->model, model);
-    const struct weights_place_params place = planned_place_params(p, set);
+    const struct plan_params place = planned_place_params(p, set);
     clock_t start = clock();
-    enum dgl_status status =
-        weights_list(&p->log.log, &p->model.desc, p->model.tensors, &p->weights);
+    enum dgl_status status = weights_place(&p->weights, &place);
     if (status == DGL_OK)
-        status = weights_place(&p->weights, &place);
-    if (status == DGL_OK)
-        status = plan_init(&p->plan, &(struct plan_params){.device = &p->device,
-                                                           .set = set,
-                                                           .desc = &p->model.desc,
-                                                           .weights = &p->weights,
-                                                           .kv_type = DGL_KV_F16});
+        status = plan_init(&p->plan, &place, &p->weights);
     p->seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (status != DGL_OK)
         fail_msg("%s on %s: %s: %s", model->config, p->device.name, dgl_status_str(status),

@@ -25,6 +25,6 @@ void planned_open_on(struct planned *p, const struct shape_model_params *model,
                      const struct plan_device_params *device, struct kernel_set *set);
 void planned_close(struct planned *p);
 /* For weights_place() with a set of kernels. */
-struct weights_place_params planned_place_params(const struct planned *p, struct kernel_set *set);
+struct plan_params planned_place_params(const struct planned *p, struct kernel_set *set);
 
 #endif

@@ -74,9 +74,7 @@ static void put_memory(struct inspect *in)
     if (m->context_fit < m->context)
         dgl_buf_printf(out, m->context_fit > 0 ? "; -c %d fits" : "; no context fits",
                        m->context_fit);
-    dgl_buf_printf(out,
-                   "\n           (models may use 75%% of the free memory, from %s;"
-                   "\n           a card's own memory is read when the card is opened)\n",
+    dgl_buf_printf(out, "\n           (75%% of what is free by %s; a card's is read when opened)\n",
                    in->source);
 }
 

@@ -139,6 +139,7 @@ struct measurement {
     const char *peer;   /* llama-bench's script */
     int code;
     const char *says, *table; /* printed, or in the table; NULL: not there */
+    const char *batched;      /* llama-batched-bench's script; NULL: the folder has none */
 };
 
 #define PEER                                                                                       \
@@ -152,18 +153,22 @@ struct measurement {
 
 static const struct measurement measurements[] = {
     {"right tokens", "[7, 8]", PEER, 0, "ours: decode 1000.0, prefill 8000.0 tok/s",
-     "| llama-3.2-1b Q4_K_M | 1,000 | 500 | 2.00 | 900 | 8,000 | 20 | 1 | dispatch |"},
+     "| llama-3.2-1b Q4_K_M | 1,000 | 500 | 2.00 | 900 | 8,000 | 20 | 1 | dispatch |", NULL},
     {"another token at a tie", "[7, 9]", PEER, 0, "Vulkan0: decode 500.0, prefill 20.0",
-     "| llama-3.2-1b Q4_K_M | 0.80 | 1.60 | 1.50 |"},
+     "| llama-3.2-1b Q4_K_M | 0.80 | 1.60 | 1.50 |", NULL},
     {"sequences", "[7, 8]", PEER, 0, "by llama-quantize",
      "| llama-3.2-1b Q4_K_M | ours | 1,000 | 1,000 | 1,000 | 1,000 | 1,000 | 1,000 |\n"
-     "| llama-3.2-1b Q4_K_M | llama.cpp Vulkan |  |  |  |  |  | 20 |"},
+     "| llama-3.2-1b Q4_K_M | llama.cpp Vulkan |  |  |  |  |  | 20 |",
+     NULL},
     {"depths", "[7, 8]", PEER, 0, "by llama-quantize",
-     "| llama-3.2-1b Q4_K_M | llama.cpp Vulkan |  | 500 |"},
-    {"a wrong token", "[6, 8]", PEER, 1, "token 0 is 6, wanted 7 (margin 1.000)", NULL},
-    {"a token too few", "[7]", PEER, 1, "token 1 is missing", NULL},
+     "| llama-3.2-1b Q4_K_M | llama.cpp Vulkan |  | 500 |", NULL},
+    {"separate sequences", "[7, 8]", PEER, 0, "by llama-quantize",
+     "| llama-3.2-1b Q4_K_M | llama.cpp Vulkan | 1,234 |",
+     "#!/bin/sh\necho 'main: n_kv_max = 8192'\necho '{\"pl\": 2, \"speed_tg\": 1234.4}'\n"},
+    {"a wrong token", "[6, 8]", PEER, 1, "token 0 is 6, wanted 7 (margin 1.000)", NULL, NULL},
+    {"a token too few", "[7]", PEER, 1, "token 1 is missing", NULL, NULL},
     {"a peer that fails", "[7, 8]", "#!/bin/sh\necho no device >&2\nexit 1\n", 0, "no device",
-     "- llama-3.2-1b Q4_K_M, Vulkan0: first: no device"},
+     "- llama-3.2-1b Q4_K_M, Vulkan0: first: no device", NULL},
 };
 
 static void measurement_case(void **state)
@@ -188,6 +193,7 @@ static void measurement_case(void **state)
              row->tokens);
     char *program = make_program(dir, "dopplergl", text);
     char *peer = make_program(dir, "llama-bench", row->peer);
+    char *batched = row->batched ? make_program(dir, "llama-batched-bench", row->batched) : NULL;
     char *quantize = make_program(dir, "llama-quantize", "#!/bin/sh\ncp $1 $2\n");
     /* The scripts expect the generator of files in their folder. This one writes short files. */
     struct process_result copy;
@@ -251,6 +257,7 @@ static void measurement_case(void **state)
     free(program);
     free(peer);
     free(quantize);
+    free(batched);
     free(script);
     test_tmpdir_remove(dir);
 }

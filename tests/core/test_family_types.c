@@ -37,8 +37,9 @@ static const struct family families[] = {
 #define NUM_FAMILIES (sizeof(families) / sizeof(families[0]))
 
 /* The common ones first. */
-static const char *const types[] = {"Q4_K_M", "Q8_0",   "Q4_0", "Q5_K_M", "F16",
-                                    "IQ4_XS", "Q3_K_M", "Q2_K", "Q5_0"};
+static const char *const types[] = {"Q4_K_M",  "Q8_0",   "Q4_0",  "Q5_K_M", "F16",
+                                    "IQ4_XS",  "Q3_K_M", "Q2_K",  "Q5_0",   "IQ3_S",
+                                    "IQ3_XXS", "TQ1_0",  "TQ2_0", "Q2_0"};
 #define NUM_TYPES (sizeof(types) / sizeof(types[0]))
 
 struct row {

@@ -288,7 +288,8 @@ static enum dgl_status check_step(struct kernel_parser *p)
 }
 
 /* Allows at most one "{key}" in a name, of a WHEN line, so that all libs that it can refer to are
- * known in advance. Both names of a line have the same key. */
+ * known in advance. If the second name of a line has a key, it is
+ * that of the first. */
 static enum dgl_status check_libs(struct kernel_parser *p)
 {
     for (uint32_t i = 0; i < 2 * p->kernel->num_libs; i++) {

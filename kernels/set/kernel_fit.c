@@ -326,6 +326,9 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
     return true;
 }
 
+/* Stands for a lib that an earlier LIB line has inserted. */
+static const struct kernel_lib empty_lib = {.name = "", .path = "", .text = "", .body = ""};
+
 /* Lays out the variables: constants, tunables, LETs, then the rest. Variables of tunables and LETs
  * stay empty. kernel_set_check_libs() has checked that the libs exist. */
 static bool fill_names(struct attempt *a)
@@ -348,9 +351,13 @@ static bool fill_names(struct attempt *a)
         char key[64], name[96];
         struct dgl_str part = kernel_lib_key(kernel->libs[i].name);
         snprintf(key, sizeof(key), "%.*s", (int)part.len, part.p);
-        choice->libs[i] = kernel_set_lib_of(a->fit->set, &kernel->libs[i],
-                                            dgl_str_of(kernel_request_word(request, key)), name);
-        assert(choice->libs[i]);
+        const struct kernel_lib *lib = kernel_set_lib_of(
+            a->fit->set, &kernel->libs[i], dgl_str_of(kernel_request_word(request, key)), name);
+        assert(lib);
+        for (uint32_t before = 0; before < i; before++)
+            if (choice->libs[before] == lib)
+                lib = &empty_lib;
+        choice->libs[i] = lib;
         choice->num_lets += choice->libs[i]->decls.num_lets;
     }
     for (uint32_t i = 0; i < choice->num_tunes + choice->num_lets; i++)

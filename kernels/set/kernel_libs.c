@@ -60,7 +60,7 @@ static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct
             TRY(kernel_lib_check(log, kernel, lib));
             for (size_t i = 0; i < num_used; i++) {
                 *at = lib->source != 0 ? lib : used[i].lib;
-                if (used[i].ref != r)
+                if (used[i].ref != r && used[i].lib != lib)
                     TRY(check_lib_pair(log, kernel, used[i].lib, lib));
             }
             if (!dgl_grow((void **)&used, &cap, num_used + 1, sizeof(*used)))

@@ -2,8 +2,7 @@
 // their own.
 //
 // See lib row_llvmpipe for the macros. Lib weight_* reads and converts the columns. Needs libs
-// weight_llvmpipe, and weight_*_llvmpipe or weight_*.
-#ifndef ROW_BLOCK
+// weight_llvmpipe and weight_*.
 #define COLUMNS16(c) \
     if ((c) < K) { \
         uvec4 raw[WEIGHT_RAW]; \
@@ -23,4 +22,3 @@
     COLUMNS_GROUP(8 * (n)) COLUMNS_GROUP(8 * (n) + 1) COLUMNS_GROUP(8 * (n) + 2) \
     COLUMNS_GROUP(8 * (n) + 3) COLUMNS_GROUP(8 * (n) + 4) COLUMNS_GROUP(8 * (n) + 5) \
     COLUMNS_GROUP(8 * (n) + 6) COLUMNS_GROUP(8 * (n) + 7)
-#endif

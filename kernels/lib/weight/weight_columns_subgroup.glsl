@@ -2,12 +2,11 @@
 //
 // A lane has 32 neighbouring columns, which lib weight_* reads and converts. The table of a format
 // with a grid is in shared memory: constant memory serves lanes with different indices one by one.
-// Needs libs weight_subgroup, and weight_*_subgroup or weight_*.
+// Needs libs weight_subgroup and weight_*.
 //
 //! LET GRID8 = WEIGHT_iq1_s || WEIGHT_iq1_m ? 1024 : WEIGHT_iq2_s ? 512 : WEIGHT_iq2_xs ? 256 : 0
 //! LET GRID = WEIGHT_iq3_s ? 256 : WEIGHT_iq3_xxs || WEIGHT_iq2_xxs ? 128 : GRID8 // words
 //! SHARED uint lane_grid[GRID]
-#ifndef LANE_RAW
 #define LANE_FETCHES (32 / WEIGHT_SPAN)
 #define LANE_RAW     (LANE_FETCHES * WEIGHT_RAW * 4)
 
@@ -58,4 +57,3 @@ float lane_dot(uint raw[LANE_RAW])
     }
     return sum;
 }
-#endif

@@ -55,7 +55,7 @@
 //! STEP read
 //! LIB weight_llvmpipe
 //! LIB weight_{weight}_llvmpipe weight_{weight}
-//! LIB weight_columns_llvmpipe
+//! LIB weight_{weight}_llvmpipe weight_columns_llvmpipe
 //! LIB matmul_source
 //! LIB activations
 //! LIB matmul_result

@@ -50,7 +50,7 @@
 //! PREFER LLVMPIPE ? 50 : -10
 //! LIB weight_llvmpipe
 //! LIB weight_{weight}_llvmpipe weight_{weight}
-//! LIB weight_columns_llvmpipe
+//! LIB weight_{weight}_llvmpipe weight_columns_llvmpipe
 //! LIB moe_glu
 //! LIB moe_rows
 //! LIB row_llvmpipe

@@ -100,7 +100,7 @@
 //! STEP read
 //! LIB weight_subgroup
 //! LIB weight_{weight}_subgroup weight_{weight}
-//! LIB weight_columns_subgroup
+//! LIB weight_{weight}_subgroup weight_columns_subgroup
 //! LIB matmul_source
 //! LIB activations
 //! LIB matmul_result

@@ -69,7 +69,7 @@
 //! PREFER SOFTWARE ? 5 : 30
 //! LIB weight_subgroup
 //! LIB weight_{weight}_subgroup weight_{weight}
-//! LIB weight_columns_subgroup
+//! LIB weight_{weight}_subgroup weight_columns_subgroup
 //! LIB matmul_join
 //! LIB activations
 //! LIB matmul_result

@@ -76,7 +76,7 @@
 //! PREFER SOFTWARE ? 5 : 30
 //! LIB weight_subgroup
 //! LIB weight_{weight}_subgroup weight_{weight}
-//! LIB weight_columns_subgroup
+//! LIB weight_{weight}_subgroup weight_columns_subgroup
 //! LIB moe_glu
 //! LIB moe_rows
 //! LIB moe_choice

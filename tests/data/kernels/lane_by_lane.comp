@@ -6,7 +6,7 @@
 //! OP matmul
 //! VARIANT lane_by_lane
 //! WHEN phase decode
-//! WHEN weight any
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q4_1 q5_0 q5_1 q2_k q3_k q5_k q6_k mxfp4 iq4_nl iq4_xs
 //! WHEN pre none
 //! WHEN bias none
 //! WHEN post store add
@@ -20,6 +20,7 @@
 //! CONST SCALED = 0
 //! TUNE SUBGROUP = 32 in 8 16 32
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
+//! LET HALVES = 0
 //! TUNE WG_SIZE = 16 in 16
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, WG_SIZE)
@@ -38,7 +39,7 @@ void body(uvec3 group)
     for (uint slice = 0u; slice < uint(SLICES); slice++)
         for (uint lane = 0u; lane < uint(SUBGROUP); lane++) {
             uint raw[LANE_RAW];
-            lane_begin(slice, lane, uint(SUBGROUP), rows >> 31);
+            lane_begin(slice * uint(SUBGROUP), lane, uint(SUBGROUP), rows >> 31);
             lane_fetch(row * uint(W_STRIDE / 4), raw);
             for (int i = 0; i < 8; i++) {
                 uint v = slice * uint(8 * SUBGROUP) + lane_vec4(lane, uint(i), uint(SUBGROUP));

@@ -60,6 +60,7 @@
 //! EXTENSION GL_NV_gpu_shader5
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
+//! REQUIRE !POST_glu || STRIP % 2 == 0
 //! REGISTERS THREAD_ROWS * (2 * COLUMNS + 8 + 12 * (2 - LIGHT)) + 45
 //! PREFER SOFTWARE ? 0 : 41 // f32 kernels: up to 40
 //! TOLERANCE 1e-5

@@ -73,6 +73,7 @@
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
+//! REQUIRE !POST_glu || STRIP % 2 == 0
 //! REGISTERS THREAD_ROWS * (2 * COLUMNS + 8 + 12 * (2 - LIGHT)) + 45
 //! LET FLOATS = WEIGHT_f32 || WEIGHT_f16 || WEIGHT_bf16
 //! LET LARGE = MANY && COMPUTE_UNITS >= 64 // fixed: GPUs that are like the measured one

@@ -50,7 +50,10 @@ enum dgl_status trust_programs(struct shard *shard, struct shape_set shapes,
     /* Some of the shapes have no body of their own, so the bodies that run are compared. */
     const struct body *bodies[SHAPES_MAX];
     const size_t num_bodies = plan_bodies(&engine->plan, &shapes, bodies);
-    if (!kernel_records_last(dev))
+    size_t num_judged = 0;
+    for (size_t b = 0; b < num_bodies; b++)
+        num_judged += shapes_have(&engine->judged, bodies[b]->shape);
+    if (num_judged == num_bodies || !kernel_records_last(dev))
         return DGL_OK;
     const struct gl_memory memory = gl_device_memory(dev->gl);
     bool *seen = dgl_new_array(bool, engine->plan.kernels.count); /* by kernel_use.id */
@@ -177,8 +180,8 @@ static void find_idle(void *priv, const struct kernel *kernel, const struct kern
     }
 }
 
-/* Returns true if a body contains the use, and the shard's engine has compiled the programs of its
- * own body for such passes. */
+/* Returns true if a body with the use is for passes whose programs the shard's engine has compiled
+ * for its own body. */
 static bool is_needed(const struct kernel_swap *swap, const struct kernel_use *use)
 {
     const struct engine *old = swap->shard->engine;
@@ -186,9 +189,9 @@ static bool is_needed(const struct kernel_swap *swap, const struct kernel_use *u
     for (size_t b = 0; b < plan->num_bodies; b++) {
         const struct pass_shape shape = plan->bodies[b]->shape;
         for (size_t i = 0; i < plan->bodies[b]->ops.count; i++)
-            if (plan->bodies[b]->use[i] == use)
-                return plan_body(&old->plan, shape)->ops.count > 0 &&
-                       exec_is_compiled(&old->programs, &old->plan, shapes_of(shape));
+            if (plan->bodies[b]->use[i] == use && plan_body(&old->plan, shape)->ops.count > 0 &&
+                exec_is_compiled(&old->programs, &old->plan, shapes_of(shape)))
+                return true;
     }
     return false;
 }

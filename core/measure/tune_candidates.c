@@ -124,6 +124,9 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
                                                 .desc = plan->desc,
                                                 .tensors = t->s->model->file->tensors,
                                                 .kv_type = plan->kv_type}));
+    if (to->num_buffers != old || to->bytes != plan->weights->bytes)
+        TRY(dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
+                     "tune: a kernel was excluded after the model was loaded; load it again"));
     for (uint32_t u = 0; u < target->num_passes; u++)
         for (size_t i = 0; i < target->pass[u].count; i++) {
             const struct op_bind *bind = op_find_bind(&target->pass[u].ops[i], "W");

@@ -46,10 +46,11 @@ static void grids_fill(void)
     grid_fill(iq3_s_set, 512, iq3_s, 8, 4, iq3_s_grid[0]);
 }
 
+static pthread_once_t grids_once = PTHREAD_ONCE_INIT;
+
 static void grids_need(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, grids_fill);
+    pthread_once(&grids_once, grids_fill);
 }
 
 /* Bit i of `signs` is set if coordinate i is negative. */

@@ -16,7 +16,10 @@ struct dgl_str dgl_str_of(const char *text)
 
 bool dgl_str_eq(struct dgl_str a, const char *b)
 {
-    return strlen(b) == a.len && (a.len == 0 || memcmp(a.p, b, a.len) == 0);
+    size_t i = 0;
+    while (i < a.len && b[i] != '\0' && a.p[i] == b[i]) /* most texts differ in their first bytes */
+        i++;
+    return i == a.len && b[i] == '\0';
 }
 
 bool dgl_str_equal(struct dgl_str a, struct dgl_str b)

@@ -85,8 +85,9 @@ static bool is_for(const struct kernel *kernel, const char *op)
     return true;
 }
 
-/* Returns the built-in kernel of the operation with the lowest requirements. */
-static const struct kernel *find_model(const struct kernel_set *set, const char *op)
+/* Returns the built-in kernel that a new kernel is copied from: the first one for the operation
+ * with variant `baseline`, else the first one, or NULL. */
+static const struct kernel *find_template(const struct kernel_set *set, const char *op)
 {
     const struct kernel *found = NULL;
     for (size_t i = 0; i < kernel_set_count(set); i++) {
@@ -165,8 +166,8 @@ enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_s
                         "there is a kernel %s: choose another NAME, or begin a replacement with "
                         "`dopplergl kernels show %s`",
                         name, name);
-    const struct kernel *model = find_model(set, op);
-    if (!model)
+    const struct kernel *from = find_template(set, op);
+    if (!from)
         return fail_op(log, set, op);
     dgl_buf_printf(
         out,
@@ -177,9 +178,9 @@ enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_s
         "docs/operations.md\n"
         "// has the buffers and constants of %s, docs/kernels.md the lines that begin with //!.\n"
         "//\n",
-        name, model->name, model->summary ? model->summary : "", model->op);
+        name, from->name, from->summary ? from->summary : "", from->op);
     /* Copy the directives and the comments between them, then the body. */
-    struct dgl_str rest = {model->text, (size_t)(model->body - model->text)}, line;
+    struct dgl_str rest = {from->text, (size_t)(from->body - from->text)}, line;
     bool begun = false;
     while (rest.len && dgl_str_split(&rest, '\n', &line)) {
         begun = begun || dgl_str_starts(line, "//!");
@@ -190,6 +191,6 @@ enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_s
         else if (begun)
             dgl_buf_printf(out, "%.*s\n", (int)line.len, line.p);
     }
-    dgl_buf_append(out, model->body, model->text_len - (size_t)(model->body - model->text));
+    dgl_buf_append(out, from->body, from->text_len - (size_t)(from->body - from->text));
     return out->failed ? dgl_fail_memory(log, "a kernel", out->len) : DGL_OK;
 }

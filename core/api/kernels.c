@@ -23,8 +23,7 @@ static enum dgl_status create_with_pack(const struct dgl_log *log,
         TRY(dgl_fail_memory(log, "the folders of kernels", params->num_dirs));
     if (dgl_path_is_link(own))
         TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,
-                     "%s: a link, and no folder of the pack's own: name where it leads with "
-                     "--kernel-dir",
+                     "%s: is a link, which is not followed: use --kernel-dir with its target",
                      own));
     if (dgl_path_present(own) && !dgl_path_is_dir(own))
         TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,

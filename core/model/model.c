@@ -67,11 +67,10 @@ static void note_pack_kernels(const struct dgl_model *m, const struct dgl_kernel
     char *own = dgl_path_join(m->file->path, PACK_KERNELS);
     const bool link = own && dgl_path_is_link(own);
     if (link || (own && dgl_path_is_dir(own)))
-        dgl_notice(m->log, "%s: %s", own,
-                   link ? "a link, and no folder of the pack's own: kernels there are not used; "
-                          "--kernel-dir takes those of a folder"
-                        : "kernels that the pack brings are not used; --allow-pack-kernels takes "
-                          "them");
+        dgl_notice(
+            m->log, "%s: %s", own,
+            link ? "is a link: kernels behind it are not used; use --kernel-dir with its target"
+                 : "the pack has kernels, which are not used; --allow-pack-kernels uses them");
     free(own);
 }
 

@@ -301,7 +301,7 @@ static void layers_are_in_order(void **state)
     /* Files. */
     snprintf(path, sizeof(path), "%s/half.glsl", own);
     assert_step(&r, "rope_kv", "origin", row->pack ? path : "builtin");
-    assert_int_equal(count_of(r.err, "kernels that the pack brings are not used"), !row->pack);
+    assert_int_equal(count_of(r.err, "the pack has kernels, which are not used"), !row->pack);
     assert_step(&r, "sample_max", "origin", set_env + strlen("DOPPLERGL_KERNEL_DIR="));
     assert_step(&r, "sample_pick", "origin", dir);
     assert_step(&r, "attn_norm", "origin", last);
@@ -322,12 +322,13 @@ static const struct own_row {
     const char *notice;  /* without the option: part of the report; NULL: no report */
     const char *refusal; /* with: the error; NULL: the kernels are read */
 } own_rows[] = {
-    {"folder", OWN_DIR, "/kernels: kernels that the pack brings are not used; --allow-pack-kernels",
-     NULL},
-    {"link", OWN_LINK, "/kernels: a link, and no folder of the pack's own: kernels there are not",
-     "/kernels: a link, and no folder of the pack's own"},
-    {"link that leads nowhere", OWN_LOST_LINK, "/kernels: a link, and no folder of the pack's own",
-     "/kernels: a link, and no folder of the pack's own"},
+    {"folder", OWN_DIR,
+     "/kernels: the pack has kernels, which are not used; --allow-pack-kernels uses them", NULL},
+    {"link", OWN_LINK, "/kernels: is a link: kernels behind it are not used; use --kernel-dir",
+     "/kernels: is a link, which is not followed: use --kernel-dir"},
+    {"link that leads nowhere", OWN_LOST_LINK,
+     "/kernels: is a link: kernels behind it are not used",
+     "/kernels: is a link, which is not followed: use --kernel-dir"},
     {"file", OWN_FILE, NULL,
      "/kernels: no folder: the kernels that a pack brings are files in one"},
 };

@@ -225,7 +225,7 @@ static void a_new_kernel_in_a_new_folder_is_taken(void)
     save(&inside, "own.comp", text);
     expect_taken(&author, "own_pick", text);
     unlink(path);
-    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    terminal_expect(&author.t, "watch: own_pick: removed: ");
     /* The removed kernel is the one in use, also if a text with another NAME was refused since. */
     char *other = with(author.text, "//! NAME sample_pick", "//! NAME embed_rows");
     save(&inside, "own.comp", text);
@@ -233,7 +233,7 @@ static void a_new_kernel_in_a_new_folder_is_taken(void)
     save(&inside, "own.comp", other);
     terminal_expect(&author.t, "watch: refused: ");
     unlink(path);
-    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    terminal_expect(&author.t, "watch: own_pick: removed: ");
     free(other);
     free(text);
     free(path);
@@ -259,7 +259,7 @@ static void a_lib_that_no_kernel_splices_is_told(void)
     expect_taken(&author, "spare", text);
     terminal_expect(&author.t, "(spare, a lib that no kernel splices); ");
     unlink(path);
-    terminal_expect(&author.t, "watch: spare: taken away: ");
+    terminal_expect(&author.t, "watch: spare: removed: ");
     free(path);
 }
 
@@ -297,7 +297,7 @@ static void a_refused_file_holds_back_others_until_it_is_mended(void)
     expect_taken(&author, "sample_pick", good);
     expect_taken(&author, "own_pick", mended);
     remove_file("own.comp");
-    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    terminal_expect(&author.t, "watch: own_pick: removed: ");
     free(bad);
     free(good);
     free(mended);
@@ -367,8 +367,8 @@ static void several_files_are_one_set(void)
     expect_taken(&author, "b_pick", good);
     expect_taken(&author, "c_pick", mended);
     dgl_dir_remove(inside.dir);
-    terminal_expect(&author.t, "watch: b_pick: taken away: ");
-    terminal_expect(&author.t, "watch: c_pick: taken away: ");
+    terminal_expect(&author.t, "watch: b_pick: removed: ");
+    terminal_expect(&author.t, "watch: c_pick: removed: ");
     free(inside.dir);
     free(other);
     free(wrong);
@@ -396,8 +396,8 @@ static void a_kernel_and_its_lib_are_taken_together(void)
     terminal_expect(&author.t, "watch: refused: ");
     terminal_expect(&author.t, "there is no lib own_lib");
     dgl_dir_remove(inside.dir);
-    terminal_expect(&author.t, "watch: own_pick: taken away: ");
-    terminal_expect(&author.t, "watch: own_lib: taken away: ");
+    terminal_expect(&author.t, "watch: own_pick: removed: ");
+    terminal_expect(&author.t, "watch: own_lib: removed: ");
     free(inside.dir);
     free(bad);
     free(good);
@@ -524,7 +524,7 @@ static void many_files_at_once_are_taken_or_refused(void)
         terminal_expect(&author.t, line);
     }
     dgl_dir_remove(path);
-    terminal_expect(&author.t, "watch: z0029: taken away: ");
+    terminal_expect(&author.t, "watch: z0029: removed: ");
     free(text);
     free(path);
 }
@@ -545,7 +545,7 @@ static void a_file_that_was_read_half_written_heals(void)
     expect_taken(&author, "sample_pick", text);
     expect_taken(&author, "own_pick", own);
     remove_file("own.comp");
-    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    terminal_expect(&author.t, "watch: own_pick: removed: ");
     free(path);
     free(own);
     free(text);
@@ -790,7 +790,7 @@ static void new_hints_of_the_user_are_taken(void **state)
         save(&config, "kernels.json", wrong);
         terminal_expect(&a.t, "watch: refused: ");
         dgl_dir_remove(config.dir);
-        terminal_expect(&a.t, "watch: kernels.json: taken away: ");
+        terminal_expect(&a.t, "watch: kernels.json: removed: ");
     }
     terminal_send(&a.t, "/quit\n");
     assert_int_equal(terminal_wait(&a.t), 0);

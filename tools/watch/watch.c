@@ -166,7 +166,7 @@ static void print_taken(const struct watch *w, const struct snapshot *before)
             console_say("watch: %s: taken %s, the built-in one: %s is gone", old->name,
                         builtin.sha256, old->path);
         else
-            console_say("watch: %s: taken away: %s is gone", old->name, old->path);
+            console_say("watch: %s: removed: %s is gone", old->name, old->path);
     }
     for (size_t i = 0; i < w->current.count; i++) {
         const struct text *t = &w->current.items[i], *old = find_name(before, t);

@@ -219,8 +219,9 @@ static bool make_context(struct gl_egl *egl, const struct context_rules *rules,
 }
 
 /* Creates the best context and makes it current. Tries version 3.2 before 3.1, and each version
- * with reset notification before without it: softpipe supports only 3.1 without. On failure `cause`
- * has the version that the driver supports. */
+ * with reset notification before without it. softpipe supports only 3.1, without reset
+ * notification. On failure, `cause` names the driver's version, or the EGL error if no context can
+ * be created. */
 static bool create_best_context(struct gl_egl *egl, const struct context_rules *rules, bool debug,
                                 char cause[GL_CAUSE_BYTES])
 {

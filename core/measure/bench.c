@@ -38,11 +38,11 @@ struct bench {
     void *trace_priv;
     size_t cap_submits;
     /* Tokens of the current answer on the host. Tokens of one readback arrive together. */
-    bool timed;   /* times of its submits and tokens are part of the result... */
-    bool decodes; /* ...those after the first token, else those before it */
+    bool timed;   /* this run is part of the result */
+    bool decodes; /* submits after the first token are reported; otherwise those before it */
     int32_t arrived, together;
     uint64_t arrived_ns, readbacks; /* of the last one; the device's readbacks by then */
-    double together_ms;             /* time of the readback */
+    double together_ms;             /* time between the previous readback and this one */
     double ttft_ms[MAX_REPETITIONS], prefill_ms[MAX_REPETITIONS], decode_ms[MAX_REPETITIONS];
     struct profile *profile;      /* of the calls, or NULL */
     uint64_t record_ns, recorded; /* host time of queueing decode steps; how many */

@@ -246,8 +246,8 @@ static enum dgl_status warm(struct tuner *t, const struct target_pass *pass,
     return status;
 }
 
-/* Chooses the number of repetitions per measurement, and measures fewer of the operations if one is
- * slow. */
+/* Sets pass->lists so that one measurement takes about SPAN_NS, within limits. If a single round
+ * takes longer than SPAN_MOST_NS, lowers pass->count instead. */
 static enum dgl_status size_span(struct tuner *t, struct target_pass *pass, struct candidate *c,
                                  uint32_t u)
 {
@@ -334,8 +334,9 @@ static enum dgl_status time_candidates(struct tuner *t, const struct target *tar
         if (c->report.reason[0])
             continue;
         TRY(warm(t, pass, t->candidates[*best], 0));
-        TRY(measure(t, pass, c, 0, 1, &us)); /* also the first run of the program */
+        TRY(measure(t, pass, c, 0, 1, &us));
         c->report.us = us;
+        /* This first run also loads the program, so it may be slower by another factor HOPELESS. */
         bool hopeless = us > HOPELESS * HOPELESS * pass->probe_us;
         for (int k = 0; k < TIMED_SPANS && !hopeless; k++) {
             TRY(measure(t, pass, c, 0, pass->lists, &us));

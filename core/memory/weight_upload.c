@@ -286,7 +286,8 @@ static bool is_wanted(const struct upload *u, const struct weight_place *place)
     return !u->p->only || u->p->only[place->buffer];
 }
 
-/* Lists the pieces that are read from files. Computes the other bands. */
+/* Lists the pieces that are read from files. If the caller has a fill callback, it writes the rows
+ * of the bands at once, and only biases and vectors are listed. */
 static enum dgl_status list_pieces(struct upload *u)
 {
     const struct model_weights *weights = u->wb->weights;

@@ -15,7 +15,8 @@ static void drop(struct workspace *ws, struct dgl_device *dev, int buffer)
     *range = (struct gl_range){0};
 }
 
-/* Allocates a buffer, and frees a smaller one. */
+/* Replaces buffer `buffer` by a new one of `size` bytes. The old buffer is released only after the
+ * new one is allocated. */
 static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buffer, uint64_t size)
 {
     static const char *const label[BUF_COUNT] = {

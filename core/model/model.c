@@ -136,8 +136,8 @@ void shard_estimate(const struct shard *shard, int32_t context, int32_t ubatch,
                     struct dgl_memory *out)
 {
     /* The budget minus the bytes that other models and the sessions use or may allocate later. The
-     * workspace is shared. 0 if unknown, or if the model's kernels are only compiled: its weights
-     * then use no memory. */
+     * workspace is shared. 0 if the budget is unknown, or if the model's weights are not loaded
+     * because its kernels are only compiled. */
     uint64_t available = shard->buffers.empty ? 0 : device_memory_budget(shard->dev);
     if (available) {
         uint64_t others = promised_bytes(shard) - shard->workspace.bytes;
@@ -147,7 +147,7 @@ void shard_estimate(const struct shard *shard, int32_t context, int32_t ubatch,
     }
     const struct plan_batch one = {.context = context, .sequences = 1, .rows = ubatch};
     plan_estimate(&shard->engine->plan, &one, available, out);
-    /* One binding reaches the pages of all sessions. */
+    /* All pages are in one buffer binding, whose size limits the pages of all sessions together. */
     const int64_t left = ((int64_t)shard->kv.most_pages - shard->kv.promised) * DGL_KV_PAGE;
     out->context_fit = left < out->context_fit ? (int32_t)left : out->context_fit;
 }

@@ -233,7 +233,8 @@ struct costs {
     uint64_t tokens;
 };
 
-/* The logits of a position are the cost of the token after it. */
+/* Adds the costs of `rows` tokens. The logits at a position determine the cost of the next
+ * token. */
 static enum dgl_status add_costs(void *priv, int32_t pos, int32_t rows)
 {
     struct costs *to = priv;

@@ -26,7 +26,8 @@ bool sequence_may_reserve(const struct sequence *seq, int32_t tokens);
 /* Takes KV pages for `tokens` positions, or for the context if that is less, and a copy of its own
  * of the page of position `len`. May move the KV cache. */
 enum dgl_status sequence_reserve(struct sequence *seq, int32_t tokens);
-/* Keeps the first `len` tokens and their pages. Has no effect if there are fewer tokens. */
+/* Removes the tokens from `len` on and their pages, and invalidates the logits. Has no effect if
+ * the sequence has at most `len` tokens. */
 void sequence_trim(struct sequence *seq, int32_t len);
 /* Returns the KV pages beyond `len` tokens to the cache. */
 void sequence_trim_pages(struct sequence *seq);

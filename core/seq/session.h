@@ -36,7 +36,7 @@ enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *fr
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *params);
 enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_load_params *params,
                              char **data, size_t *data_len);
-/* The device must be entered, or lost. */
+/* The caller must have entered the device, unless the device is lost. */
 void session_destroy(struct dgl_session *s);
 
 static inline struct dgl_device *session_dev(const struct dgl_session *s)

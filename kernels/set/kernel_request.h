@@ -16,8 +16,9 @@ bool kernel_request_matches(const struct kernel_request *request, struct dgl_str
 bool kernel_part_split(struct dgl_str part, struct dgl_str *key, struct dgl_str *word);
 /* Returns true if the part is a word, `key=word` or `CONST=integer`. */
 bool kernel_part_is_valid(struct dgl_str part);
-/* Returns true if a WHEN or CONST line of some kernel has the word, key and constant of a part.
- * Kernels without WHEN lines serve requests of any words. */
+/* Returns true if some kernel has a WHEN line with the key and word of the part, or a CONST line
+ * with its constant. For `key=none` and `columns=NUMBER`, a WHEN line with the key is enough. Also
+ * true for `layout=WORD`, and for every part if no kernel of the operation has a WHEN line. */
 bool kernel_part_is_known(const struct kernel_set *set, struct dgl_str op, struct dgl_str part);
 /* Appends the attributes of an operation with their words, as its kernels have them: "phase decode
  * prefill; weight f32 f16". If `consts` is true, appends

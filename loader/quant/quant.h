@@ -18,7 +18,8 @@ bool dgl_row_decode(enum dgl_dtype type, const void *src, uint64_t cols, float *
  * Returns false if the type has no encoder. */
 bool dgl_row_encode(enum dgl_dtype type, const float *src, uint64_t cols, void *dst);
 
-/* The same format without the search for the best codes: several times faster, less exact. */
+/* Encodes like dgl_row_encode(), but without searching for the best codes: several times faster,
+ * less exact. */
 bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, void *dst);
 
 bool dgl_row_decodable(enum dgl_dtype type);

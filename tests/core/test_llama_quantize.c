@@ -1,6 +1,7 @@
 /* Files from llama.cpp's own quantiser have the logits of their dequantised weights, for every type
- * that is read. Mixtures of experts are the most sensitive to rounded weights, because close router
- * choices change. */
+ * that is read, except IQ3_XXS, IQ2_* and IQ1_*, which need an importance matrix
+ * (tests/loader/gguf/test_gguf_types.c has them). Mixtures of experts are the most sensitive to
+ * rounded weights, because close router choices change. */
 #include "tests/support/process.h"
 
 #include <stdlib.h>

@@ -94,8 +94,9 @@ def tables(report):
     of = [f"llama.cpp {backend(name)}" for name in peers]
     out = textwrap.wrap(head, 100, break_long_words=False, break_on_hyphens=False)
     for title, head, rows in [
-            ("Tokens per second:", ["file", "decode", *of, "to the best", "GB/s", "prefill 512", "prefill 512 in f16",
-                                    *(name + " prefill" for name in of), "dispatches per token", "executor"], speed),
+            ("Tokens per second:", ["file", "decode", *of, "ratio to the faster llama.cpp", "GB/s",
+                                    "prefill 512", "prefill 512 in f16", *(name + " prefill" for name in of),
+                                    "dispatches per token", "executor"], speed),
             ("Memory, loads and first tokens:",
              ["file", "tensors of the file, GB", "held, GB", "peak, GB", "load, s", "`dd`, s", "first token after 512, ms",
               "new process to its first token, s", *of], memory),

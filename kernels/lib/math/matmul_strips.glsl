@@ -3,23 +3,24 @@
 //
 // A subgroup has a strip of LANES_N * THREAD_ROWS rows: LANES_N lanes are side by side along the
 // rows, LANES_K along K. A lane has THREAD_ROWS rows, all columns, and a unit of 32 columns of K at
-// a time. Lib weight_*_subgroup unpacks half a unit at a time as codes, which meet every column of
-// x in shared memory. The sums of a unit are multiplied by its scale. Its minimum, and the code
-// that stands for zero, are multiplied by the sum of the unit's x, which is computed once when x is
-// staged. Lanes that are side by side along the rows read the same x.
+// a time. Lib weight_*_subgroup unpacks half a unit at a time as codes. Each code is multiplied by
+// all columns of x, which are in shared memory. The sums of a unit are multiplied by its scale. Its
+// minimum, and the code of weight 0, are multiplied by the sum of the unit's x, which is computed
+// once when x is staged. Lanes that are side by side along the rows read the same x.
 //
-// K_PARTS subgroups share a strip along K, ROW_SETS strips are side by side; other subgroups only
-// stage x. There are as many groups as such sets of strips, but at most GROUPS_MOST. Strips are
-// shared out evenly, and a group computes its sets one after the other. If all of x fits, it is
-// staged once; otherwise CHUNK_STEPS steps of K are staged at a time, for every set again.
+// K_PARTS subgroups share a strip along K, and a set is ROW_SETS strips; other subgroups only stage
+// x. There is one group per set, but at most GROUPS_MOST. Strips are shared out evenly, and a group
+// computes its sets one after the other. A slice is LANES_K units; SLICES of them fit into shared
+// memory. If all of x fits, it is staged once; otherwise CHUNK_STEPS steps of K are staged at a
+// time, for every set again.
 //
 // The next weights are loaded while the present ones are multiplied. With pre=norm x is staged
 // times the norm's weight, and the norm's factor of a token is applied to its sums.
 //
-// With HALVES, codes and x are 16-bit floats, and two columns are one f16vec2. The products of a
-// unit, or of half a unit with a scale of its own, are summed in 16 bits, these sums in 32 bits. x
-// is multiplied by X_SCALE. With a norm, x is rounded before the norm's factor is known. So each
-// token is scaled by a power of two, by which the largest element of a sample of 4 * SUBGROUP
+// With HALVES, codes and x are 16-bit floats, and two columns are one f16vec2. Products of a unit
+// (or of half a unit, if halves have their own scales) are summed in f16. These sums are added in
+// f32. x is multiplied by X_SCALE. With a norm, x is rounded before the norm's factor is known. So
+// each token is scaled by a power of two, by which the largest element of a sample of 4 * SUBGROUP
 // columns becomes 1/32 to 1/16.
 //
 //! LET LANES_N = STRIP / THREAD_ROWS
@@ -29,7 +30,7 @@
 //! LET DOTS = HALVES ? COLUMNS / 2 : VECS // sums of a row and a unit
 //! LET OWN_VALUES = max(1, VALUES / LANES_K) // after they are added up
 //! LET ROWS = ROW_SETS * STRIP
-//! LET UNIT_STRIDE = 8 * COLUMNS / (HALVES + 1) + 1 // vec4s of x; units meet different banks
+//! LET UNIT_STRIDE = 8 * COLUMNS / (HALVES + 1) + 1 // vec4s of x; odd: units on different banks
 //! LET LEFT = SHARED_BYTES - 4 * COLUMNS * (STRIP * SUBGROUPS + SUBGROUPS + 1 + HALVES)
 //! LET SLICES = max(1, LEFT / ((16 * UNIT_STRIDE + 8 * COLUMNS) * LANES_K)) // that fit
 //! LET K_MOST = min(SUBGROUPS / ROW_SETS, min(SLICES, ceildiv(K, 32 * LANES_K)))
@@ -49,7 +50,8 @@
 // constants K, W_STRIDE, X_STRIDE and Y_STRIDE, WHEN pre and post, the tunables SUBGROUP, SUBGROUPS
 // and THREAD_ROWS, the LETs WG_SIZE, HALVES, STRIP (rows), ROW_SETS and GROUPS_MOST.
 
-// Private arrays stay in registers only if every index is a constant, and loops may stay loops.
+// Private arrays stay in registers only if every index is a constant. A compiler may keep loops, so
+// loops over rows are written out.
 #if THREAD_ROWS == 1
 #define EACH_ROW(F, i) F(0, i)
 #elif THREAD_ROWS == 2
@@ -74,7 +76,7 @@ float fold[COLUMNS];
 
 #define HAS_STRIP (K_PARTS * ROW_SETS == SUBGROUPS || strip_n < uint(ROW_SETS))
 
-// Asks for the lane's part of a strip, of step `step` of K.
+// Loads the lane's part of a strip for step `step` of K into `next`.
 void strips_fetch(uint strip, uint step, uint zero)
 {
     uint unit = step * uint(STEP) + strip_k * uint(LANES_K);
@@ -88,7 +90,7 @@ void strips_fetch(uint strip, uint step, uint zero)
     }
 }
 
-// From begin() of the kernel: the group's strips, and the first weights under way.
+// Call from begin(). Selects the group's strips and starts loading the first weights.
 void strips_begin(uint group)
 {
     uint strips = (rows + uint(STRIP - 1)) / uint(STRIP);
@@ -106,8 +108,9 @@ void strips_begin(uint group)
     }
 }
 
-// Adds up fold[c] over four neighbouring lanes, giving away half of the values with each step: then
-// a lane has the sums of columns fold_column() and on, COLUMNS / 4 of them or one.
+// Sums fold[] over four neighbouring lanes. Each exchange passes half of the values to the other
+// lane. A last value is added to that of the other lane, and both lanes keep the sum. At the end a
+// lane has max(1, COLUMNS / 4) sums, from column fold_column() on.
 void fold_quad()
 {
     bool upper = (strip_lane & 1u) != 0u;
@@ -131,7 +134,8 @@ uint fold_column()
     return (strip_lane & 1u) * uint(COLUMNS / 2) + (strip_lane / 2u & 1u) * uint(COLUMNS / 4);
 }
 
-// After fold_quad(): over eight lanes. A lane has one column, fold_column() plus fold_half().
+// Continues fold_quad() over eight lanes. Then a lane has one sum, of column fold_column() +
+// fold_half().
 void fold_octet()
 {
 #if COLUMNS == 8
@@ -148,8 +152,8 @@ uint fold_half()
     return COLUMNS == 8 ? strip_lane / 4u & 1u : 0u;
 }
 
-// The code that stands for zero, unless the codes are already relative to it, and the sums with
-// which a unit starts.
+// CENTRE is the code of weight 0, or 0 if LANE_CODES() already subtracts it. FIRST_DOT(j) is the
+// initial value of a unit's sum.
 #if HALVES
 #define CENTRE       0.0
 #define FIRST_DOT(j) f16vec2(0.0)
@@ -276,7 +280,7 @@ void strips_stage(uint tid, uint step, inout float square)
     }
 }
 
-// Part i of half a unit, with all columns.
+// LOAD_X(i) loads x of part i of half a unit, for all columns. X_AT(e) is a vec4 of it.
 #define X_AT(e) xs[from + uint(e)]
 #if HALVES
 #define DOT     f16vec2
@@ -348,8 +352,8 @@ void strips_stage(uint tid, uint step, inout float square)
                            xsum[(at) + uint(4 * (j) + 2)], xsum[(at) + uint(4 * (j) + 3)])
 #endif
 
-// Multiplies the weights that were fetched with unit `unit` of the chunk of x. Before that, asks
-// for those of the next step.
+// Multiplies the loaded weights by unit `unit` of the chunk of x. First starts the loads of the
+// next step.
 void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
                      inout COLUMN_VEC sums[THREAD_ROWS * VECS])
 {
@@ -398,8 +402,8 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
     }
 }
 
-// Adds up the lanes along K. Lane l then has OWN_VALUES values from strips_value() on, and they go
-// to `part`. Value c * THREAD_ROWS + r is that of row r and column c.
+// Sums over the lanes along K, and writes the results to `part`. Afterwards the lane has OWN_VALUES
+// values, from index `strip_value` on. Value c * THREAD_ROWS + r is that of row r and column c.
 float strip_values[VALUES];
 uint strip_value;
 
@@ -498,7 +502,7 @@ void strips(uint tid)
         for (uint step = 0u; step < uint(STEPS) + zero; step++) {
             if (step % uint(CHUNK_STEPS) == 0u && (STEPS > CHUNK_STEPS || set == strip_first)) {
                 float add = 0.0;
-                memoryBarrierShared(); barrier(); // the last chunk has been read
+                memoryBarrierShared(); barrier(); // the previous chunk has been read
                 strips_stage(tid, step, add);
                 memoryBarrierShared(); barrier();
                 square += set == strip_first ? add : 0.0;

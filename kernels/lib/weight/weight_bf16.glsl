@@ -2,7 +2,7 @@
 //
 // `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  16 // columns that a fetch serves
+#define WEIGHT_SPAN  16 // columns around k for which weight_fetch16() reads everything
 
 vec2 weight_pair(uint word)
 {

@@ -1,6 +1,6 @@
 // Weights of type f32, one value per word of W. `row` is the first word of a row.
 #define WEIGHT_RAW   4  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  16 // columns that a fetch serves
+#define WEIGHT_SPAN  16 // columns around k for which weight_fetch16() reads everything
 
 float weight_at(uint row, uint k)
 {

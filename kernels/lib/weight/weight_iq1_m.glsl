@@ -3,17 +3,19 @@
 // A row has blocks of 256 columns in 12 words, then two words of scales for each block. The words
 // of a block are:
 // - Words 0 to 7: the lower eight bits of the points, one byte for 8 columns.
-// - Words 8 to 11: for 8 columns the upper three bits of a point and the sign of the eighth.
-// - The scales: four halves with four times the three bits of the scale sc of 16 columns, and four
-//   bits of d.
+// - Words 8 to 11: a nibble for each 8 columns: the upper three bits of the point, then the sign of
+//   the 1/8.
+// - The scales: four 16-bit halves. Each has four scales sc of three bits, one for 16 columns, and
+//   in its upper four bits a part of the f16 d, the lowest bits first.
 //
-// A weight is d * (2 * sc + 1) times a column of a point (-1, 0 or 1) plus or less 1/8. `row` is
-// the first word of a row.
+// A weight is d * (2 * sc + 1) * (p + 1/8) or d * (2 * sc + 1) * (p - 1/8), where p is the point's
+// value for the column: -1, 0 or 1. The sign of the 1/8 is a bit that is 1 for minus. `row` is the
+// first word of a row.
 //
 // A point of the grid has 2 bits for each of 8 columns, the first column in the lowest bits. A word
 // of the table has two points (tools/dev/make_grids.py).
 #define WEIGHT_RAW   1  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 255) / 256 * 12) // words before the scales
 
 const uint WEIGHT_GRID[1024] = uint[1024](
@@ -163,13 +165,13 @@ const uint WEIGHT_GRID[1024] = uint[1024](
     0xaa02aa00u, 0xaa0aaa08u, 0xaa22aa20u, 0xaa2aaa28u, 0xaa54aa51u, 0xaa80aa56u, 0xaa88aa82u,
     0xaa95aa8au, 0xaaa2aaa0u, 0xaaaaaaa8u);
 
-// Four columns of a point, plus the eighth.
+// Four columns of a point, plus `eighth` (1/8 or -1/8).
 vec4 weight_half_point(uint p, float eighth)
 {
     return vec4(uvec4(p, p >> 2, p >> 4, p >> 6) & 3u) + (eighth - 1.0);
 }
 
-// d times point n of the grid plus an eighth, or less an eighth if `minus` is 1.
+// d times point n of the grid, each value plus 1/8, or minus 1/8 if `minus` is 1.
 void weight_point(uint n, uint minus, float d, out vec4 a, out vec4 b)
 {
     uint p = weight_grid(n / 2u) >> 16u * (n & 1u);

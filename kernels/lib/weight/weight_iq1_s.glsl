@@ -3,16 +3,17 @@
 // A row has blocks of 256 columns in 12 words, then the f16 d of all blocks, two to a word. The
 // words of a block are:
 // - Words 0 to 7: the lower eight bits of the points, one byte for 8 columns.
-// - Words 8 to 11: for 32 columns four times the upper three bits of a point, the three bits of the
-//   scale sc and the sign of the eighth, two to a word.
+// - Words 8 to 11: a 16-bit half for each 32 columns, two to a word. From bit 0: the upper three
+//   bits of four points, then the three bits of scale sc, then the sign of the 1/8.
 //
-// A weight is d * (2 * sc + 1) times a column of a point (-1, 0 or 1) plus or less 1/8. `row` is
-// the first word of a row.
+// A weight is d * (2 * sc + 1) * (p + 1/8) or d * (2 * sc + 1) * (p - 1/8), where p is the point's
+// value for the column: -1, 0 or 1. The sign of the 1/8 is a bit that is 1 for minus. `row` is the
+// first word of a row.
 //
 // A point of the grid has 2 bits for each of 8 columns, the first column in the lowest bits. A word
 // of the table has two points (tools/dev/make_grids.py).
 #define WEIGHT_RAW   1  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 255) / 256 * 12) // words before the d
 
 const uint WEIGHT_GRID[1024] = uint[1024](
@@ -169,13 +170,13 @@ float weight_d(uint word, uint k)
     return (k & 256u) == 0u ? pair.x : pair.y;
 }
 
-// Four columns of a point, plus the eighth.
+// Four columns of a point, plus `eighth` (1/8 or -1/8).
 vec4 weight_half_point(uint p, float eighth)
 {
     return vec4(uvec4(p, p >> 2, p >> 4, p >> 6) & 3u) + (eighth - 1.0);
 }
 
-// d times point n of the grid plus an eighth, or less an eighth if `minus` is 1.
+// d times point n of the grid, each value plus 1/8, or minus 1/8 if `minus` is 1.
 void weight_point(uint n, uint minus, float d, out vec4 a, out vec4 b)
 {
     uint p = weight_grid(n / 2u) >> 16u * (n & 1u);

@@ -7,13 +7,13 @@
 // - Words 16 and 17: the upper two bits of the points.
 // - Words 18 and 19: the scales sc of 16 columns, four bits each.
 //
-// A weight is d * (sc + 1/2) / 4 times a column of a point with its sign. `row` is the first word
-// of a row.
+// A weight is d * (sc + 1/2) / 4 * p with the column's sign, where p is the point's value: 8, 25
+// or 43 for the 2-bit codes 0, 1, 2. `row` is the first word of a row.
 //
 // A point of the grid has 2 bits for each of 8 columns, the first column in the lowest bits. A word
 // of the table has two points (tools/dev/make_grids.py).
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 255) / 256 * 20) // words before the d
 
 const uint WEIGHT_GRID[512] = uint[512](

@@ -3,15 +3,15 @@
 // A row has blocks of 256 columns in 16 words, then the f16 d of all blocks, two to a word. The
 // words of a block are:
 // - Word 2 g: the points of group g of 32 columns, one byte for 8 columns.
-// - Word 2 g + 1: four times seven signs, and the scale sc in the upper four bits.
+// - Word 2 g + 1: seven signs for each of the four points, and the scale sc in the upper four bits.
 //
-// A weight is d * (sc + 1/2) / 4 times a column of a point with its sign. `row` is the first word
-// of a row.
+// A weight is d * (sc + 1/2) / 4 * p with the column's sign, where p is the point's value: 8, 25
+// or 43 for the 2-bit codes 0, 1, 2. `row` is the first word of a row.
 //
 // A point of the grid has 2 bits for each of 8 columns, the first column in the lowest bits. A word
 // of the table has two points (tools/dev/make_grids.py).
 #define WEIGHT_RAW   1  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 255) / 256 * 16) // words before the d
 
 const uint WEIGHT_GRID[128] = uint[128](
@@ -41,7 +41,8 @@ float weight_d(uint word, uint k)
     return (k & 256u) == 0u ? pair.x : pair.y;
 }
 
-// Seven signs of a code; the eighth makes the number of negative columns even.
+// Returns eight signs from the seven stored ones: the eighth sign makes the number of negative
+// columns even.
 uint weight_signs(uint code)
 {
     code &= 127u;

@@ -2,17 +2,17 @@
 //
 // A row has three planes. For each block of 256 columns they have:
 // - 16 words: the lower eight bits of the points, one byte for 4 columns.
-// - 11 words: the ninth bits of the points in words 0 and 1, the signs in words 2 to 9, one bit for
-//   a column, and in word 10 the scales sc of 32 columns, four bits each.
+// - 11 words. Words 0 and 1: the ninth bits of the points. Words 2 to 9: the signs, one bit per
+//   column. Word 10: scales sc of 32 columns each, four bits.
 // - The f16 d, two to a word.
 //
-// A weight is d * (2 * sc + 1) times a column of a point with its sign. `row` is the first word of
-// a row.
+// A weight is d * (2 * sc + 1) * p with the column's sign, where p is 2 c + 1 for the 3-bit code c
+// of the point. `row` is the first word of a row.
 //
 // A point of the grid has 3 bits for each of 4 columns, the first column in the lowest bits. A word
 // of the table has two points (tools/dev/make_grids.py).
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_BLOCKS uint((K + 255) / 256)
 
 const uint WEIGHT_GRID[256] = uint[256](

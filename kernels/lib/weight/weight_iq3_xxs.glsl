@@ -3,15 +3,16 @@
 // A row has blocks of 256 columns in 24 words, then the f16 d of all blocks, two to a word. The
 // words of a block are:
 // - Words 0 to 15: the points, one byte for 4 columns.
-// - Words 16 to 23: for 32 columns four times seven signs, and the scale sc in the upper four bits.
+// - Words 16 to 23: one for each 32 columns: seven signs for each 8 columns, and the scale sc in
+//   the upper four bits.
 //
-// A weight is d * (sc + 1/2) / 2 times a column of a point with its sign. `row` is the first word
-// of a row.
+// A weight is d * (sc + 1/2) / 2 * p with the column's sign, where p is the point's value: 4, 12,
+// 20, 28, 36, 44, 52 or 62 for the 3-bit codes 0 to 7. `row` is the first word of a row.
 //
 // A point of the grid has 3 bits for each of 4 columns, the first column in the lowest bits. A word
 // of the table has two points (tools/dev/make_grids.py).
 #define WEIGHT_RAW   1  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 255) / 256 * 24) // words before the d
 
 const uint WEIGHT_GRID[128] = uint[128](
@@ -39,7 +40,8 @@ float weight_d(uint word, uint k)
     return (k & 256u) == 0u ? pair.x : pair.y;
 }
 
-// Seven signs of a code; the eighth makes the number of negative columns even.
+// Returns eight signs from the seven stored ones: the eighth sign makes the number of negative
+// columns even.
 uint weight_signs(uint code)
 {
     code &= 127u;

@@ -5,7 +5,7 @@
 // and the upper two bits of eight scales, then their lower four bits. A weight is d * (sc - 32) *
 // t[q] with IQ4's table. `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 255) / 256 * 32) // words of codes
 
 // Scale of columns k .. k + 31 from the two words of the block.

@@ -4,9 +4,11 @@
 // weight_iq4_xs.glsl for the two words of a block.
 #define LANE_RAW 8
 
-uint lane_codes, lane_head; // elements of a row
-uint lane_group;            // of the block
-bool lane_upper;            // the block's words are in the latter half of their element
+// Indices of the uvec4 with the lane's codes and with the two words of its block, from the start of
+// the row.
+uint lane_codes, lane_head;
+uint lane_group; // index of the lane's group in the block
+bool lane_upper; // true if the block's two words are the upper half of their uvec4
 
 uint lane_vec4(uint lane, uint i, uint width)
 {

@@ -9,7 +9,7 @@
 // exponent bits and the highest mantissa bit. The result is 2^-14 of the value, subnormals
 // included. The factor of 2^14 is in the scale.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 31) / 32 * 4) // words of codes; a sixteenth as many hold exponents
 
 // The codes in bits 0 to 3 and 16 to 19, times 2^-14.

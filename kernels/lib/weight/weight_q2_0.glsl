@@ -3,7 +3,7 @@
 // A row has blocks of 64 columns, two bits each in four words. Then it has an f16 d per block, two
 // to a word. A weight is d * (q - 1). `row` is the first word of a row.
 #define WEIGHT_RAW   1  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 63) / 64 * 4) // words of codes
 
 vec4 weight_codes(uint codes)

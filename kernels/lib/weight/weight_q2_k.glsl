@@ -1,11 +1,12 @@
 // Weights of type q2_k in the layout `split` of W.
 //
-// A row has blocks of 256 columns in 16 words. Byte 32 n + i has column 128 n + i, and those 32, 64
-// and 96 further on. Then it has four words per block: a byte for each 16 columns, with sc in the
-// low nibble and m in the high one. Then it has a word per block: f16 d and dmin. A weight is d *
-// sc * q - dmin * m. `row` is the first word of a row.
+// A row has blocks of 256 columns in 16 words. Byte 32 n + i has the 2-bit codes q of columns
+// 128 n + i, 128 n + i + 32, + 64 and + 96, from the lowest bits on. Then the row has four words
+// per block: a byte for each 16 columns, with sc in the low nibble and m in the high one. Then it
+// has a word per block: f16 d and dmin. A weight is d * sc * q - dmin * m. `row` is the first word
+// of a row.
 #define WEIGHT_RAW    2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN   16 // columns that a fetch serves
+#define WEIGHT_SPAN   16 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_BLOCKS uint((K + 255) / 256)
 
 vec4 weight_codes(uint word)

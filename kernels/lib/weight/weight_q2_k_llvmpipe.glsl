@@ -1,8 +1,8 @@
 // Weights of type q2_k (layout `split`) for llvmpipe, one invocation per row.
 //
 // See lib row_llvmpipe for the macros, and weight_q2_k.glsl for the scales h of a block. A group of
-// 32 columns has two scales and two minima, so the codes are already weights. Needs lib
-// weight_llvmpipe.
+// 32 columns has two scales and two minima, and GROUP accepts only one of each. So CODES is called
+// with weights, and GROUP with a scale of 1 and a minimum of 0. Needs lib weight_llvmpipe.
 #define Q2K_WORD(c, q, i) SCALED_CODES(c, ((q) >> (2 * ((i) % 4))) & 0x03030303u, sc, mn)
 #define Q2K_HALF(c, q, i, codes) \
     { \

@@ -1,14 +1,19 @@
 // Weights of type q2_k (layout `split`) for kernels with subgroups.
 //
-// A lane has 32 columns of a slice: 16 bytes have 16 columns of four groups, two of which are the
-// lane's. Both have a scale and a minimum of their own. W is uvec4. Needs lib weight_subgroup. See
-// weight_q2_k.glsl for the words of a block.
+// A lane has 32 columns of a slice. 16 bytes of codes have 16 columns of each of four groups, and a
+// lane uses two of these groups. Each 16 columns have their own scale and minimum. W is uvec4.
+// Needs lib weight_subgroup. See weight_q2_k.glsl for the words of a block.
 #define LANE_RAW 12
 
-uint lane_codes, lane_scales, lane_d; // elements of a row
-uint lane_bits, lane_shift;           // of the codes in their bytes, of the scales in their word
-uint lane_word, lane_d_word;          // scales and d in their elements
-float lane_sum0, lane_sum1;           // of x, 16 columns each
+// Indices of the lane's uvec4 of codes, of scales and of d, from the start of the row.
+uint lane_codes, lane_scales, lane_d;
+// lane_bits: shift of the lane's codes in their bytes. lane_shift: shift of its scales in their
+// word.
+uint lane_bits, lane_shift;
+// Indices of the lane's word of scales and of its word of d in their uvec4.
+uint lane_word, lane_d_word;
+// Sums of x over the lane's 16 columns of the first and of the second group.
+float lane_sum0, lane_sum1;
 
 uint lane_vec4(uint lane, uint i, uint width)
 {

@@ -1,15 +1,15 @@
 // Weights of type q3_k in the layout `split` of W.
 //
 // A row has blocks of 256 columns in 28 words:
-//   - Words 0 to 15: the low two bits. Byte 32 n + i has column 128 n + i, and those 32, 64 and 96
-//     further on.
+//   - Words 0 to 15: the low two bits of the codes q. Byte 32 n + i has those of columns 128 n + i,
+//     128 n + i + 32, + 64 and + 96, from the lowest bits on.
 //   - Words 16 to 23: the third bits, bit j of byte i for column i of group j of 32 columns.
 //   - Words 24 to 26: 6-bit scales of 16 columns each, as in the file.
 //   - Word 27: f16 d.
 //
 // A weight is d * (sc - 32) * (q - 4). `row` is the first word of a row.
 #define WEIGHT_RAW   3  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  16 // columns that a fetch serves
+#define WEIGHT_SPAN  16 // columns around k for which weight_fetch16() reads everything
 
 vec4 weight_bytes(uint word)
 {

@@ -1,8 +1,8 @@
 // Weights of type q3_k (layout `split`) for llvmpipe, one invocation per row.
 //
 // See lib row_llvmpipe for the macros, and weight_q3_k.glsl for the words of a block. A group of 32
-// columns has two scales, so the codes are already multiplied by their scale. Needs lib
-// weight_llvmpipe.
+// columns has two scales, and GROUP accepts only one. So CODES is called with weights, and GROUP
+// with a scale of 1. Needs lib weight_llvmpipe.
 #define Q3K_SCALE(j) \
     (((((j) & 4) == 0 ? h.x : h.y) >> (8 * ((j) & 3) + (j) / 8 * 4) & 15u) | \
      ((h.z >> (8 * ((j) & 3) + (j) / 4 * 2)) & 3u) << 4)

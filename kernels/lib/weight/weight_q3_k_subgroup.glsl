@@ -1,14 +1,19 @@
 // Weights of type q3_k (layout `split`) for kernels with subgroups.
 //
-// A lane has 32 columns of a slice: 16 bytes of low bits have 16 columns of four groups, two of
-// which are the lane's. Both have scales of their own. W is uvec4. Needs lib weight_subgroup. See
-// weight_q3_k.glsl for the words of a block.
+// A lane has 32 columns of a slice. 16 bytes of low bits have 16 columns of each of four groups,
+// and a lane uses two of these groups. Each 16 columns have their own scale. W is uvec4. Needs lib
+// weight_subgroup. See weight_q3_k.glsl for the words of a block.
 #define LANE_RAW 12
 
-uint lane_codes, lane_thirds, lane_head; // elements of a row
-uint lane_bits, lane_bit;                // of the low bits and the third bits in their bytes
-uint lane_low, lane_high;                // of the parts of the scales in their words
-bool lane_pair;                          // groups 2 and 3, or 6 and 7, of a block
+// Indices of the lane's uvec4 of low bits, of third bits, and of scales and d, from the start of
+// the row.
+uint lane_codes, lane_thirds, lane_head;
+// Shifts of the lane's low bits and third bits in their bytes.
+uint lane_bits, lane_bit;
+// Shifts of the low four bits and the upper two bits of the lane's scales in their words.
+uint lane_low, lane_high;
+// True if the lane's groups are 2 and 3, or 6 and 7, of the block.
+bool lane_pair;
 
 uint lane_vec4(uint lane, uint i, uint width)
 {

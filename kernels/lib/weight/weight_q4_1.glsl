@@ -4,7 +4,7 @@
 // and column j + 16 in its high nibble. Then it has a word per block: f16 d and m. A weight is d *
 // q + m. `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 31) / 32 * 4) // words of codes
 
 vec4 weight_nibbles(uint word)

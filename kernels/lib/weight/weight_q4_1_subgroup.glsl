@@ -3,7 +3,9 @@
 // A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 8
 
-uint lane_codes, lane_scales, lane_word; // elements of a row; the word of the scales in theirs
+// lane_codes, lane_scales: indices of the uvec4 with the lane's codes and with its d and m, from
+// the start of the row. lane_word: index of the word of d and m in its uvec4.
+uint lane_codes, lane_scales, lane_word;
 
 uint lane_vec4(uint lane, uint i, uint width)
 {

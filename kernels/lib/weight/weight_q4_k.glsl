@@ -10,7 +10,7 @@
 //
 // A weight is d * sc * q - dmin * m. `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint(W_STRIDE / 36 * 32) // words of codes; an eighth as many are heads
 
 // (d * sc, dmin * m) of group j from words 0 to 3 of the head.

@@ -5,7 +5,7 @@
 // 8 b + w is the fifth bit of column 4 w + b. Then it has an f16 scale per block, two to a word. A
 // weight is d * (q - 16). `row` is the first word of a row.
 #define WEIGHT_RAW    2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN   32 // columns that a fetch serves
+#define WEIGHT_SPAN   32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_BLOCKS uint((K + 31) / 32)
 
 vec4 weight_bytes(uint word)

@@ -10,8 +10,11 @@
 #define LANE_UP      16777216.0
 #define LANE_ORDER(x) (x).xzyw
 
-uint lane_codes, lane_fifths, lane_scale;  // elements of a row
-uint lane_fifth_word, lane_word, lane_half; // fifth bits and scale in their elements
+// Indices of the uvec4 with the lane's codes, fifth bits and scale, from the start of the row.
+uint lane_codes, lane_fifths, lane_scale;
+// lane_fifth_word, lane_word: index of the word of fifth bits and of the scale's word in their
+// uvec4. lane_half: shift of the scale in its word.
+uint lane_fifth_word, lane_word, lane_half;
 
 uint lane_vec4(uint lane, uint i, uint width)
 {

@@ -5,7 +5,7 @@
 // and the fifth bits. Bit 8 b + w of these is the fifth bit of column 4 w + b. A weight is d * q +
 // m. `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  32 // columns that a fetch serves
+#define WEIGHT_SPAN  32 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 31) / 32 * 4) // words of nibbles
 
 vec4 weight_bytes(uint word)

@@ -9,7 +9,7 @@
 //
 // A weight is d * sc * q - dmin * m. `row` is the first word of a row.
 #define WEIGHT_RAW   3  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  16 // columns that a fetch serves
+#define WEIGHT_SPAN  16 // columns around k for which weight_fetch16() reads everything
 
 // (d * sc, dmin * m) of group j from words 0 to 3 of the block.
 vec2 weight_scales(uvec4 head, uint j)

@@ -10,7 +10,7 @@
 //
 // A weight is d * sc * (q - 32). `row` is the first word of a row.
 #define WEIGHT_RAW   3  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  16 // columns that a fetch serves
+#define WEIGHT_SPAN  16 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint(W_STRIDE * 2 / 105 * 52) // words before the d
 
 vec4 weight_bytes(uint word)

@@ -3,7 +3,7 @@
 // A row has blocks of 32 columns: int8 codes, four to a word. Then it has an f16 scale per block,
 // two to a word. `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  16 // columns that a fetch serves
+#define WEIGHT_SPAN  16 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 31) / 32 * 8) // words of codes; a sixteenth as many hold scales
 
 vec4 weight_codes(uint word)

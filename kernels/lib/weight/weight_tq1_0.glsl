@@ -1,11 +1,15 @@
 // Weights of type tq1_0 in the layout `split` of W.
 //
-// A row has blocks of 256 columns in 13 words, then the f16 d of all blocks, two to a word. A byte
-// is a fraction whose base-3 digits are codes. Digit i of bytes 0 to 31 has columns 32 i to 32 i +
-// 31, digit i of bytes 32 to 47 columns 160 + 16 i and up, digit i of bytes 48 to 51 columns 240 +
-// 4 i and up. A weight is d * (q - 1). `row` is the first word of a row.
+// A row has blocks of 256 columns in 13 words, then the f16 d of all blocks, two to a word. Byte b
+// stores the fraction b / 256, whose base-3 digits are codes q; digit 0 is the first after the
+// point. Digit i of byte j is the code of
+// - column 32 i + j if j < 32,
+// - column 160 + 16 i + j - 32 if 32 <= j < 48,
+// - column 240 + 4 i + j - 48 if 48 <= j < 52.
+//
+// A weight is d * (q - 1). `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  16 // columns that a fetch serves
+#define WEIGHT_SPAN  16 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 255) / 256 * 13) // words before the d
 
 // d of columns k .. k + 255 from the word that holds it.
@@ -21,7 +25,7 @@ uint weight_power(uint i)
     return (0x1B090301u >> 8u * (i & 3u) & 255u) * (i < 4u ? 1u : 81u);
 }
 
-// The digits of the four bytes of a word after multiplication with a power of 3, less 1.
+// Returns digit i of the four bytes of a word, minus 1. `power` is 3^i.
 vec4 weight_digits(uint word, uint power)
 {
     uvec4 digits = (uvec4(word, word >> 8, word >> 16, word >> 24) & 255u) * power & 255u;

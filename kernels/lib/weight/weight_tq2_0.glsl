@@ -1,10 +1,10 @@
 // Weights of type tq2_0 in the layout `split` of W.
 //
-// A row has blocks of 256 columns in 16 words, then the f16 d of all blocks, two to a word. Byte 32
-// n + i has the two-bit codes of column 128 n + i and those 32, 64 and 96 further on. A weight is d
-// * (q - 1). `row` is the first word of a row.
+// A row has blocks of 256 columns in 16 words, then the f16 d of all blocks, two to a word. Byte
+// 32 n + i has the 2-bit codes q of columns 128 n + i, 128 n + i + 32, + 64 and + 96, from the
+// lowest bits on. A weight is d * (q - 1). `row` is the first word of a row.
 #define WEIGHT_RAW   2  // uvec4s that weight_fetch16() returns
-#define WEIGHT_SPAN  16 // columns that a fetch serves
+#define WEIGHT_SPAN  16 // columns around k for which weight_fetch16() reads everything
 #define WEIGHT_CODES uint((K + 255) / 256 * 16) // words before the d
 
 // d of columns k .. k + 255 from the word that holds it.

@@ -1,22 +1,26 @@
-// Matrix product for 2 to 8 tokens by pairs of 16-bit floats, where computePrecision asks for it.
+// Matrix product for 2 to 8 tokens by pairs of 16-bit floats, if computePrecision is f16.
 //
-// Lib matmul_strips with HALVES, for types of weights with integer codes. An element of X, or a sum
-// of 32 products of codes and X, overflows above four million. With a norm within the product, X is
-// scaled by a power of two of its token instead. See docs/kernels.md, "16-bit arithmetic".
+// Lib matmul_strips with HALVES, for types of weights with integer codes. X is multiplied by 1/64,
+// so an element of X, or a sum of 32 products with codes, overflows above four million. If the
+// product includes a norm, each token of X is multiplied by its own power of two instead of 1/64.
+// See docs/kernels.md, "16-bit arithmetic".
 //
 // Choice: PREFER 41; kernels of f32 have up to 40. The kernel is used if computePrecision is f16
 // and the language has f16vec2 and subgroups.
 //
 // TUNEs: those of matmul_strips_subgroup.
 //
-// One H200 (driver 580), `kernels bench`, 2026-11-29, us for 2, 4 and 8 tokens, with TALL for 4:
+// One H200 (driver 580), `kernels bench`, 2026-11-29, us for 2, 4 and 8 tokens. TALL is 1 for
+// 4 tokens.
 //             2048 x 16384        8192 x 2048
 //     q4_k    16.3  18.7  23.4    13.0  14.8  20.2
 //     q6_k    18.8  21.0  26.4    14.5  17.0  21.2
-// 8 tokens of q4_k, 2048 x 16384, with THREAD_ROWS and SUBGROUPS 4 and 8: 24.4, 4 and 16: 28.2, 2
-// and 8: 25.7.
+// 8 tokens of q4_k, 2048 x 16384, us by THREAD_ROWS and SUBGROUPS:
+//     4 and 8    4 and 16    2 and 8
+//        24.4        28.2       25.7
 //
-// Utilisation: subgroups beyond ROW_SETS * K_PARTS only stage x (3 row sets of 16 subgroups: 4).
+// Utilisation: subgroups beyond ROW_SETS * K_PARTS only stage x. For example, with SUBGROUPS 16,
+// ROW_SETS 3 and K_PARTS 4, four subgroups only stage x.
 //
 //! NAME matmul_strips_f16
 //! OP matmul

@@ -1,14 +1,15 @@
 // Matrix product for 2 to 8 tokens with subgroups: strips of rows, each weight unpacked once.
 //
-// Lib matmul_strips. A group has SUBGROUPS subgroups. With fewer strips per compute unit than that,
-// the others divide K.
+// Lib matmul_strips. A group has SUBGROUPS subgroups. If a group has fewer strips than subgroups,
+// several subgroups share a strip, each with a part of K.
 //
-// Choice: PREFER 36 for types with codes on GPUs with 64 compute units or more. It is 4 otherwise,
-// and for 8 tokens of q4_k. matmul_columns_subgroup has 30, matmul_ranges_subgroup 35.
+// Choice: PREFER 36 for quantised types on large GPUs (LARGE, which needs MANY), except for 8
+// tokens of q4_k. Otherwise 4, and 0 on software renderers. matmul_columns_subgroup has 30,
+// matmul_ranges_subgroup 5 or 35.
 //
-// For 8 tokens of q4_k, a step of Llama 3.2 1B takes 1.52 ms by a persistent program with those two
-// kernels. With this kernel it takes 1.69 ms by single dispatches, and 3.43 ms by a persistent
-// program, in which its registers probably spill.
+// A step of Llama 3.2 1B in q4_k with 8 tokens takes 1.52 ms if a persistent program uses
+// matmul_columns_subgroup and matmul_ranges_subgroup. With this kernel it takes 1.69 ms in single
+// dispatches, and 3.43 ms in a persistent program, in which the kernel's registers probably spill.
 //
 // TUNEs: THREAD_ROWS is the number of rows that reuse a loaded vec4 of X. TALL selects four, which
 // needs too many registers in a persistent program with more than 2 tokens. SUBGROUPS is the number
@@ -16,22 +17,23 @@
 // the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), `kernels bench`, 2026-11-29, us for 2, 4 and 8 tokens: this kernel, then
-// matmul_columns_subgroup. The time has 3 us more than a dispatch among others in one submit. The
-// figures for 8 tokens are those with 8 subgroups per group. matmul_columns_subgroup with q4_k and
-// 8192 x 2048 was measured on 2026-11-22.
+// matmul_columns_subgroup. Each time includes about 3 us of submission, which a dispatch among
+// others in one submit does not have. The figures for 8 tokens are those with 8 subgroups per
+// group. matmul_columns_subgroup with q4_k and 8192 x 2048 was measured on 2026-11-22.
 //             2048 x 16384                             8192 x 2048
 //     q4_k    17.5  21.1  29.6    26.8  31.0  34.1     14.3  17.1  26.6    15.4  18.8  34.7
 //     q5_k    21.1  25.2  36.6    28.2  32.5  47.9     16.4  19.7  29.8    16.7  18.9  26.8
 //     q6_k    20.5  24.4  36.9    45.5  47.9  85.2     16.1  19.3  29.0    25.2  27.3  42.5
 //     q8_0    22.2  27.1  39.0    38.4  41.7  70.2     17.9  20.5  30.1    21.5  23.0  37.8
 //     f16     28.0  31.1  45.9    25.1  32.5  46.2     21.2  24.7  36.4    19.0  21.3  26.0
-// 8 tokens of 2048 x 16384 with THREAD_ROWS and SUBGROUPS:
+// 8 tokens of 2048 x 16384, us by THREAD_ROWS and SUBGROUPS:
 //             2 and 8    2 and 16    4 and 8    4 and 16
 //     q4_k       31.7        30.6       29.6        39.9
 //     q6_k       37.0        33.5       37.1        99.5
 //     q8_0       38.9        38.0       36.6        91.9
 //
-// Utilisation: subgroups beyond ROW_SETS * K_PARTS only stage x (3 row sets of 16 subgroups: 4).
+// Utilisation: subgroups beyond ROW_SETS * K_PARTS only stage x. For example, with SUBGROUPS 16,
+// ROW_SETS 3 and K_PARTS 4, four subgroups only stage x.
 //
 //! NAME matmul_strips_subgroup
 //! OP matmul

@@ -182,7 +182,7 @@ enum dgl_status dgl_pipeline_run(const struct dgl_log *log, const struct dgl_pip
     for (size_t i = 0; i < p->count && status == DGL_OK; i++) {
         struct produced *slot = &l.slot[i % p->slots], result;
         pthread_mutex_lock(&l.lock);
-        if (l.next == i) { /* its slot is free: all items before it are consumed */
+        if (l.next == i) { /* its slot is free: all earlier items are consumed, and slots > lag */
             l.next++;
             pthread_mutex_unlock(&l.lock);
             result.status = p->produce(p->ctx, 0, i);

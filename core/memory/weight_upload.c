@@ -11,7 +11,8 @@
 #include "core/memory/weight_buffers.h"
 #include "loader/quant/quant.h"
 
-/* Packed rows of a piece: small enough for the caches of a processor and large enough for disks. */
+/* Maximum bytes of the packed rows of a piece, except that a piece may always have two rows. Small
+ * enough for the caches of a processor, large enough for disks. */
 #define PIECE_BYTES (2ull << 20)
 /* More threads than this read no faster. Each needs two slots. */
 #define MOST_THREADS 16
@@ -22,8 +23,9 @@
 struct piece {
     const struct weight *w; /* NULL for a vector */
     const struct weight_band *band;
-    uint64_t row, count; /* rows of the band; count 0: the biases of its rows */
-    uint32_t vector;     /* in model_weights.vectors */
+    /* Rows of the band. If count is 0, the piece is the band's biases, or a vector. */
+    uint64_t row, count;
+    uint32_t vector; /* in model_weights.vectors */
     struct gl_range to;
 };
 
@@ -92,15 +94,16 @@ static bool pack_row(const struct piece *piece, enum dgl_dtype stored,
     return true;
 }
 
-/* The i-th row of a slice at or after weight row `row`: rows to, to + step ... */
+/* Returns the index of the slice's first row that is placed at weight row `row` or later, or the
+ * number of the slice's rows if there is none. Row i of a slice is placed at to + i * step. */
 static uint64_t slice_index(const struct weight_slice *s, uint64_t row)
 {
     uint64_t i = row <= s->to ? 0 : (row - s->to + s->step - 1) / s->step;
     return i < s->count ? i : s->count;
 }
 
-/* Reads and packs the rows of a piece: from each slice its rows in that range, every step-th row of
- * the piece. */
+/* Reads and packs the rows of a piece. Each slice contributes the rows that lie in the piece; they
+ * are `step` rows apart. */
 static enum dgl_status produce_rows(struct job *job, uint32_t *packed)
 {
     const struct piece *piece = job->piece;
@@ -264,6 +267,7 @@ static enum dgl_status add_rows(struct upload *u, const struct piece *band)
     }
     if (!fits)
         return dgl_fail(u->dev->log, DGL_ERR_FORMAT, "row size overflows");
+    /* Two slices may alternate row by row (gate and up). An even step keeps their pairs whole. */
     step = step < 2 ? 2 : step & ~1ull;
     step = step < rows ? step : rows;
     u->file_bytes = step * widest > u->file_bytes ? step * widest : u->file_bytes;

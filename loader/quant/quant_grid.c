@@ -60,7 +60,8 @@ static void point_put(const int8_t *point, unsigned coordinates, unsigned signs,
         q[i] = (int8_t)(signs >> i & 1 ? -point[i] : point[i]);
 }
 
-/* Seven stored signs; the eighth makes the number of negative values even. */
+/* Returns eight signs from seven stored ones. The eighth makes the number of negative values
+ * even. */
 static unsigned even_signs(uint32_t code)
 {
     return (code & 127u) | (unsigned)__builtin_parity(code & 127u) << 7;
@@ -145,7 +146,8 @@ static void iq3_s_values(const uint8_t *src, struct grid_values *out)
 
 /* ---- iq1: d * (2 * scale + 1) * (coordinate +- 1/8) ---- */
 
-/* An eighth of the scale and eight times the other factor: both keep the product's bits. */
+/* Returns an eighth of the scale. iq1_put() multiplies the values by 8, so that they are integers.
+ * Powers of two do not change the product's bits. */
 static float iq1_scale(float d, unsigned scale)
 {
     return d * (2.0f * (float)(scale & 7u) + 1.0f) * 0.125f;
@@ -157,8 +159,8 @@ static void iq1_put(unsigned point, bool minus, int8_t *q)
         q[i] = (int8_t)(8 * iq1_s_grid[point & 2047u][i] + (minus ? -1 : 1));
 }
 
-/* f16 d, 32 bytes of points; for 32 values each 2 bytes with four times the upper three bits of a
- * point, the scale, and the sign of the eighth. */
+/* f16 d; 32 bytes of points; then a 16-bit half per 32 values: upper three bits of four points,
+ * scale, sign of the 1/8. */
 static void iq1_s_values(const uint8_t *src, struct grid_values *out)
 {
     float d = dgl_f16_to_f32(load_u16(src));
@@ -169,8 +171,8 @@ static void iq1_s_values(const uint8_t *src, struct grid_values *out)
     }
 }
 
-/* 32 bytes of points, 16 with two times the upper three bits of a point and the sign of the eighth,
- * and 4 times 2 bytes with the scales of four times 16 values and four bits of the f16 d. */
+/* 32 bytes of points. 16 bytes of nibbles: upper three bits of a point and sign of the 1/8. Four
+ * halves: four scales of 16 values each, and four bits of the f16 d. */
 static void iq1_m_values(const uint8_t *src, struct grid_values *out)
 {
     unsigned half = 0;
@@ -194,7 +196,8 @@ static void one_scale(const uint8_t *d, struct grid_values *out)
 
 /* 48 bytes with five base-3 digits each, 4 bytes with four, f16 d. A byte is the fraction whose
  * digits are the codes: digit n is the integer part of 3 * frac(byte / 256 * 3^n). The bytes come
- * in groups of 32, 16 and 4, and digit n of a group's bytes follows digit n - 1 of all of them. */
+ * in groups of 32, 16 and 4. In a group, the values of digit n of all bytes come before those of
+ * digit n + 1. */
 static void tq1_0_values(const uint8_t *src, struct grid_values *out)
 {
     static const struct {

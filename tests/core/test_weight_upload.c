@@ -51,8 +51,8 @@ static struct dgl_device *open_device(struct test_log *log)
     return dev;
 }
 
-/* Returns the path of a model file with the weights of the large model; test_tmpdir_remove(*dir),
- * free(). */
+/* Returns the path of a model file with the weights of the large model. The caller removes *dir
+ * with test_tmpdir_remove() and frees the path. */
 static char *large_gguf(const char *quantize, char **dir)
 {
     struct dgl_convert_result result;
@@ -181,7 +181,8 @@ static void check_vectors(struct dgl_device *dev, const struct shard *shard,
     }
 }
 
-/* Every row and vector is on the device as it is when it is read and packed alone. */
+/* The device has the same bytes for every row as pack_one() computes for the row alone, and for
+ * every vector the values of its slices. */
 static void check_bytes(void **state)
 {
     const struct bytes_case *row = *state;
@@ -224,7 +225,7 @@ struct spy {
     struct dgl_source source;
     atomic_int reads, inside, together;
     atomic_bool wait; /* reads wait until there are two at the same time */
-    int bad;          /* the first read that fails; -1 = none */
+    int bad;          /* the first read that fails; -1 if no read fails */
 };
 
 static enum dgl_status spy_read(void *priv, void *file, uint64_t offset, void *dst, size_t size,
@@ -270,7 +271,7 @@ static void spy_close(void *priv, void *file)
 struct heard {
     pthread_t caller;
     bool wrong;
-    int calls, cancel_at; /* 0 = never */
+    int calls, cancel_at; /* 0 means never */
     const char *truncate; /* shortened in the first call; may be NULL */
     uint64_t last, total;
     struct spy *spy; /* its reads wait from the first call on; may be NULL */
@@ -337,7 +338,7 @@ static void reads_of_two_threads_overlap(void **state)
     dgl_device_destroy(&dev);
 }
 
-/* The first failure in the order of the weights is the error line of the call; the threads end. */
+/* A load reports only one error, even if several reads fail, and all its threads end. */
 static void failed_read_ends_the_load(void **state)
 {
     (void)state;

@@ -4,10 +4,10 @@
 usage: make_grids.py > loader/quant/quant_grid_sets.h
        make_grids.py FORMAT        writes the table of kernels/lib/weight/weight_FORMAT.glsl, such as iq3_s
 
-A grid is a list of points with 8 coordinates (IQ1, IQ2) or 4 (IQ3). A coordinate is one of 3 levels, or of 8. The number
-of a point has its coordinates as digits, the first one the lowest. Every grid lists its points in the order of their
-numbers, so a set of numbers is enough: bit n of the set is 1 if the grid has point n. In the tables of kernels the digits
-have 2 or 3 bits each.
+A grid is a list of points with 8 coordinates (IQ1, IQ2) or 4 (IQ3). A coordinate is one of 3 levels, or of 8. Each
+point has a code: its coordinates are the digits, the first coordinate the lowest. Every grid lists its points in the
+order of their codes, so a set of codes is enough: bit n of the set is 1 if the grid has the point with code n. In the
+tables of kernels the digits have 2 or 3 bits each.
 """
 import sys
 import textwrap
@@ -18,7 +18,8 @@ GRIDS = ("IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S")
 
 
 def numbers(name, base=0):
-    """The numbers of a grid's points, and how many levels and coordinates there are."""
+    """The codes of a grid's points in base `base` (0: the number of levels), the number of levels, and the number of
+    coordinates."""
     kind = getattr(q, name)
     kind.init_grid()
     points, levels = kind.grid.reshape(kind.grid_shape), list(kind.grid_map)

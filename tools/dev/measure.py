@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Measures this engine and llama.cpp on one GPU with the same files, after its tokens were found right there.
+"""Checks the tokens of this engine on a GPU, then measures it and llama.cpp there with the same files.
 
     measure.py --dopplergl build/dopplergl [--peer DIR] [--fixtures DIR] [--rows SHAPE:TYPE,...] [--parts PART,...]
                --out FILE.json
 
 First every model with a reference (the bundled one, and each folder of --fixtures that has a
-reference.safetensors) continues the reference's prompts greedily on this device: a token may differ
-only where the reference's two best logits are closer than MARGIN. No figure is taken when one does.
-Then a file is made for each row, both programs run it, and it is removed: random_gguf.py writes it in f16, and
-llama-quantize of the peer's folder quantises it. Without a peer, for all-TYPE and with --direct, random_gguf.py
-writes the quantised file, with the same types of tensors. Parts:
+reference.safetensors) continues the reference's prompts greedily on this device. A token may differ
+only if the reference's two best logits are closer than MARGIN. If another token differs, nothing is
+measured.
+For each row, the script makes a file, runs both programs on it, and deletes it. random_gguf.py writes an f16
+file, which the peer's llama-quantize quantises. Without a peer, for all-TYPE or with --direct, random_gguf.py
+writes the quantised file itself, with the same types of tensors. Parts:
   decode     at depths 0, 4,096 and 16,384
   prefill    of 32, 512 and 4,096 tokens
   sequences  2 to 64 that decode together; the peer runs llama-batched-bench, or, if its folder has none,
@@ -17,8 +18,9 @@ writes the quantised file, with the same types of tensors. Parts:
   f16        prefill and sequences again, with --compute-precision f16
   load       from the page cache, and the time of dd
   start      a new process with warm caches, up to its first token
-FILE.json is written after each row; when it exists and is of the same GPU, its other rows stay, so that rows may
-be spread over calls. performance_table.py turns it into the tables of docs/performance.md. Needs only Python.
+FILE.json is written after each row. If FILE.json exists and has the same GPU, its other rows are kept. So rows
+can be measured in several calls. performance_table.py turns the file into the tables of docs/performance.md.
+Needs only Python.
 """
 import argparse
 import concurrent.futures
@@ -85,7 +87,7 @@ def read_reference(path):
 
 
 def check_prompt(program, device, model, ids, greedy, margin):
-    """None, or what is wrong with the continuation of one prompt."""
+    """Returns None if the continuation of one prompt is right, or a text that describes the difference."""
     try:
         out = run([program, "generate", "-q", "-m", model, "--device", device, "--temp", "0", "--ignore-eos",
                    "-n", str(len(greedy)), "--ids", ",".join(map(str, ids)), "--json"], BENCH_SECONDS)
@@ -96,14 +98,14 @@ def check_prompt(program, device, model, ids, greedy, margin):
         if i >= len(tokens):
             return f"token {i} is missing"
         if tokens[i] != want:
-            # After a choice that was nearly a tie the texts go on apart.
+            # After a near tie, the two texts may continue differently.
             return None if margin[i] < MARGIN else f"token {i} is {tokens[i]}, wanted {want} (margin {margin[i]:.3f})"
     return None
 
 
 def check_models(program, device, folders, most):
-    """One entry per model, of its first `most` prompts; several processes at a time, since little of
-    each is the GPU's."""
+    """Returns one entry per model, for its first `most` prompts. Processes run in parallel, because each
+    uses the GPU for a short time only."""
     jobs = []
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(8, (os.cpu_count() or 2) // 2))) as pool:
         for model, reference in folders:
@@ -133,7 +135,7 @@ def models_with_reference(data, fixtures):
 
 # ---- rows ----------------------------------------------------------------------------------------
 
-# Fields of the report of `bench` that are kept, of the run at depth 0.
+# Fields that are copied from the report of the run of `bench` at depth 0.
 KEPT = ["commit", "repetitions", "decode_tps_all", "prefill_tps_all", "decode_ms_per_token_p50",
         "decode_ms_per_token_p99", "ttft_ms_cold", "ttft_ms_warm", "bytes_per_token", "decode_gbps", "copy_gbps",
         "cpu_us_per_token", "peak_bytes", "held_bytes", "file_bytes", "executor", "executor_reason"]
@@ -186,7 +188,7 @@ def measure_ours(args, path, parts):
         side.figures["prefill"] = {"512": report["prefill_tps"]}
         return report["decode_tps"]
 
-    # Every row has this run: it is one sequence, a prompt of 512 tokens and the memory too.
+    # This run is made for every row. It also has the figures for one sequence, a prompt of 512 tokens, and memory.
     side.put("decode", 0, first)
     if "decode" in parts:
         for depth in DEPTHS[1:]:
@@ -341,7 +343,7 @@ def main():
     parser.add_argument("--device", default="0", help="as its --device")
     parser.add_argument("--data", default="tests", help="folder with models/ (DOPPLERGL_DATA)")
     parser.add_argument("--fixtures", help="folder of models with reference.safetensors")
-    parser.add_argument("--prompts", type=int, default=1000, help="of each of them at most")
+    parser.add_argument("--prompts", type=int, default=1000, help="maximum prompts per model")
     parser.add_argument("--peer", help="folder with llama-bench, llama-quantize and their libraries")
     parser.add_argument("--peer-device", action="append", help="as llama-bench's -dev; Vulkan0 and CUDA0")
     parser.add_argument("--rows", help="SHAPE:TYPE with commas between, measured in this order; default: " +
@@ -363,7 +365,7 @@ def main():
         parser.error(f"--fixtures: there is no folder {args.fixtures}")
     folders = models_with_reference(args.data, args.fixtures)
     if not folders:
-        parser.error("no model with a reference: nothing says that tokens are right (--data, --fixtures)")
+        parser.error("found no model with a reference, so tokens cannot be checked (--data, --fixtures)")
     started = time.monotonic()
     checks = check_models(args.dopplergl, args.device, folders, args.prompts)
     for check in checks:

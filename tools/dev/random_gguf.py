@@ -4,12 +4,12 @@
     random_gguf.py OUT SHAPE TYPE
 
 Needs only Python. TYPE is a file type of llama-quantize (Q4_K_M, Q8_0, ...): each tensor then has the type
-that llama-quantize without an importance matrix selects for it. all-q4_k and its like store every matrix
-as one type, as far as the rows are whole blocks.
+that llama-quantize without an importance matrix selects for it. all-TYPE (such as all-q4_k) stores every
+matrix in TYPE if its rows are whole blocks.
 The files have a vocabulary size and no tokenizer, which is enough for llama-bench and for `bench -m FILE`.
-Blocks are random bytes with fixed, finite scales, the same ones in each run. Rows repeat after POOL_ROWS, which
-no speed depends on. Routers are random too, so that tokens use different experts. Weights of norms and factors
-of rotations are 1.
+Blocks are random bytes with fixed, finite scales, the same ones in each run. The same POOL_ROWS rows are
+repeated; this does not change speed. Routers are random too, so that tokens use different experts. Weights of
+norms and factors of rotations are 1.
 """
 import argparse
 import random
@@ -66,7 +66,7 @@ TYPES = {
     "tq1_0": (34, 256, 54, ((52, 0.02),)), "tq2_0": (35, 256, 66, ((64, 0.02),)),
     "q1_0": (41, 128, 18, ((0, 0.02),)), "q2_0": (42, 64, 18, ((0, 0.02),)),
 }
-# Type that a file type of llama-quantize is named after.
+# File types of llama-quantize, and the main type of their matrices.
 FILE_TYPES = {"F32": "f32", "F16": "f16", "BF16": "bf16", "Q4_0": "q4_0", "Q4_1": "q4_1", "Q5_0": "q5_0",
               "Q5_1": "q5_1", "Q8_0": "q8_0", "Q2_K": "q2_k", "Q3_K_S": "q3_k", "Q3_K_M": "q3_k", "Q3_K_L": "q3_k",
               "Q4_K_S": "q4_k", "Q4_K_M": "q4_k", "Q5_K_S": "q5_k", "Q5_K_M": "q5_k", "Q6_K": "q6_k",

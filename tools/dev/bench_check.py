@@ -23,7 +23,8 @@ import random_gguf
 
 AT_LEAST, AT_MOST = "at least", "at most"
 SOFTWARE, SMALL_GPU, LARGE_GPU = range(3)
-LARGE_GBPS = 300  # rate of a plain copy above which a GPU is large: rows of a step are then cheap beside weights
+# A GPU with a faster plain copy is large: reading weights then costs far more than computing a few rows.
+LARGE_GBPS = 300
 # ratio: (which side, limits of SOFTWARE, SMALL_GPU, LARGE_GPU). None: no limit on such a device.
 LIMITS = {
     "a step of 2 rows to one row": (AT_MOST, 2.2, 2.0, 1.9),
@@ -39,7 +40,7 @@ LIMITS = {
     "a longer prompt to a shorter one": (AT_LEAST, None, 0.9, 0.9),
 }
 ROWS = (2, 4, 8)
-# Tokens of a prompt: one more than the largest pass of each body is the worst case.
+# Prompt lengths just above the maximum of a body, which is the worst case.
 PROMPTS = (1, 3, 5, 9, 17, 33, 65, 129)
 # Shape for (software renderers, GPUs). A step on a GPU must take longer than the host needs to queue it.
 SHAPES = ("small", "llama-3.2-1b")

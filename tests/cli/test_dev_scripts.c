@@ -77,9 +77,10 @@ static const struct gate gates[] = {
     {"one that does not", "executor=persistent dispatched=600", 1,
      "FAILED   persistent to dispatched: 0.833"},
     {"a body that is dear", "of_33=400", 1,
-     "FAILED   n tokens of a prompt to n steps: 1.250 (33 tokens), at most 1.15"},
+     "FAILED   time of n prompt tokens to time of n steps: 1.250 (33 tokens), at most 1.15"},
     {"one that costs less than fewer tokens", "of_33=20000", 1,
-     "FAILED   a longer prompt to a shorter one: 0.194 (33 and 17 tokens), at least 0.9"},
+     "FAILED   time of a prompt to time of the next shorter one: 0.194 (33 and 17 tokens), "
+     "at least 0.9"},
 };
 
 static void gate_case(void **state)

@@ -36,8 +36,8 @@ LIMITS = {
     "load to dd, seconds": (AT_MOST, 40.0, 8.0, 8.0),
     "bytes held to bytes of the file": (AT_MOST, 1.03, 1.03, 1.03),
     "head to a plain copy, bytes per second": (AT_LEAST, None, 0.3, 0.3),
-    "n tokens of a prompt to n steps": (AT_MOST, 1.3, 1.15, 1.15),
-    "a longer prompt to a shorter one": (AT_LEAST, None, 0.9, 0.9),
+    "time of n prompt tokens to time of n steps": (AT_MOST, 1.3, 1.15, 1.15),
+    "time of a prompt to time of the next shorter one": (AT_LEAST, None, 0.9, 0.9),
 }
 ROWS = (2, 4, 8)
 # Prompt lengths just above the maximum of a body, which is the worst case.
@@ -113,9 +113,9 @@ def measure(args, mix, plain, software):
                 "" if head else "the device has no timer"))
     times = [n / best(bench(args, mix, "-n", "1", "-c", "256", "--prompt-tokens", str(n)), "prefill") for n in PROMPTS]
     ratio, n = max((time / n / step, n) for time, n in zip(times, PROMPTS))
-    out.append(("n tokens of a prompt to n steps", ratio, f"{n} tokens"))
+    out.append(("time of n prompt tokens to time of n steps", ratio, f"{n} tokens"))
     ratio, n = min((times[i] / times[i - 1], i) for i in range(1, len(PROMPTS)))
-    out.append(("a longer prompt to a shorter one", ratio, f"{PROMPTS[n]} and {PROMPTS[n - 1]} tokens"))
+    out.append(("time of a prompt to time of the next shorter one", ratio, f"{PROMPTS[n]} and {PROMPTS[n - 1]} tokens"))
     return one, out
 
 

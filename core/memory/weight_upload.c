@@ -225,25 +225,6 @@ done:
     return status;
 }
 
-/* Total for the progress report. Excludes tensors that the model does not use: they are not
- * read. */
-static uint64_t bytes_to_read(const struct upload *u)
-{
-    const struct model_weights *w = u->wb->weights;
-    uint64_t bytes = 0, row;
-    for (size_t i = 0; i < w->num_slices && !u->p->fill; i++) {
-        const struct tensor_info *info = tensor_at(u, w->slices[i].tensor);
-        if (dgl_dtype_row_bytes(info->dtype, info->shape[info->rank - 1], &row))
-            bytes += row * w->slices[i].count;
-    }
-    for (size_t i = 0; i < w->num_matrices; i++)
-        if (w->matrices[i]->band_bias != TENSOR_NONE)
-            bytes += tensor_at(u, w->matrices[i]->band_bias)->bytes;
-    for (size_t i = 0; i < w->num_vector_slices; i++)
-        bytes += tensor_at(u, w->vector_slices[i].tensor)->bytes;
-    return bytes;
-}
-
 static enum dgl_status add_piece(struct upload *u, const struct piece *piece)
 {
     if (!dgl_grow((void **)&u->pieces, &u->cap_pieces, u->num_pieces + 1, sizeof(*piece)))
@@ -252,18 +233,21 @@ static enum dgl_status add_piece(struct upload *u, const struct piece *piece)
     return DGL_OK;
 }
 
-/* Lists the rows of a band, and computes the scratch memory for one piece of them. */
+/* Lists the rows of a band, counts the bytes to read, and computes the scratch memory for one
+ * piece. */
 static enum dgl_status add_rows(struct upload *u, const struct piece *band)
 {
     const struct weight *w = band->w;
-    const uint64_t row_bytes = band->band->row_words * 4ull, rows = band->band->rows;
-    uint64_t widest = 0, changed, bytes, step = PIECE_BYTES / row_bytes;
+    const uint64_t row0 = band->band->row0, rows = band->band->rows;
+    const uint64_t row_bytes = band->band->row_words * 4ull;
+    uint64_t widest = 0, changed, bytes = 0, step = PIECE_BYTES / row_bytes;
     enum dgl_status status = DGL_OK;
     bool fits = dgl_dtype_row_bytes(band->band->dtype, w->cols, &changed);
     for (size_t i = 0; i < w->num_slices && fits; i++) {
-        long tensor = u->wb->weights->slices[w->first_slice + i].tensor;
-        fits = dgl_dtype_row_bytes(tensor_at(u, tensor)->dtype, w->cols, &bytes);
-        widest = fits && bytes > widest ? bytes : widest;
+        const struct weight_slice *s = &u->wb->weights->slices[w->first_slice + i];
+        fits = dgl_dtype_row_bytes(tensor_at(u, s->tensor)->dtype, w->cols, &bytes);
+        widest = bytes > widest ? bytes : widest;
+        u->total += bytes * (slice_index(s, row0 + rows) - slice_index(s, row0));
     }
     if (!fits)
         return dgl_fail(u->dev->log, DGL_ERR_FORMAT, "row size overflows");
@@ -290,8 +274,8 @@ static bool is_wanted(const struct upload *u, const struct weight_place *place)
     return !u->p->only || u->p->only[place->buffer];
 }
 
-/* Lists the pieces that are read from files. If the caller has a fill callback, it writes the rows
- * of the bands at once, and only biases and vectors are listed. */
+/* Lists the pieces that are read from files, and counts their bytes. If the caller has a fill
+ * callback, it writes the rows of the bands at once, and only biases and vectors are listed. */
 static enum dgl_status list_pieces(struct upload *u)
 {
     const struct model_weights *weights = u->wb->weights;
@@ -309,12 +293,18 @@ static enum dgl_status list_pieces(struct upload *u)
             const uint64_t rows_bytes = 4ull * band->rows * band->row_words;
             piece.to.offset += rows_bytes;
             piece.to.size -= rows_bytes;
+            u->total += tensor_at(u, w->band_bias)->bytes / w->rows * band->rows;
             TRY(add_piece(u, &piece));
         }
     }
-    for (uint32_t i = VECTOR_NONE + 1; i < weights->num_vectors; i++)
-        if (is_wanted(u, &weights->vectors[i].place))
-            TRY(add_piece(u, &(struct piece){.vector = i, .to = weight_buffers_vector(u->wb, i)}));
+    for (uint32_t i = VECTOR_NONE + 1; i < weights->num_vectors; i++) {
+        const struct weight_vector *v = &weights->vectors[i];
+        if (!is_wanted(u, &v->place))
+            continue;
+        for (size_t j = 0; j < v->num_slices; j++)
+            u->total += tensor_at(u, weights->vector_slices[v->first_slice + j].tensor)->bytes;
+        TRY(add_piece(u, &(struct piece){.vector = i, .to = weight_buffers_vector(u->wb, i)}));
+    }
 done:
     return status;
 }
@@ -327,7 +317,6 @@ enum dgl_status weight_buffers_upload(const struct weight_buffers *wb, struct dg
         .threads = dgl_thread_count(), .lag = SLOTS_SENT, .produce = produce, .consume = consume};
     uint64_t slot_bytes = 0, start_ns = dgl_now_ns(), read_ns = 0, busy_ns = 0;
     enum dgl_status status;
-    u.total = bytes_to_read(&u);
     TRY(list_pieces(&u));
     if (u.num_pieces == 0)
         goto done;

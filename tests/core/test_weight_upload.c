@@ -338,6 +338,51 @@ static void reads_of_two_threads_overlap(void **state)
     dgl_device_destroy(&dev);
 }
 
+/* If only one buffer is filled, the progress ends at the bytes that are read for it. */
+static void progress_counts_wanted_buffers(void **state)
+{
+    (void)state;
+    struct test_log log;
+    struct dgl_model *model = NULL;
+    struct gl_saved saved;
+    struct heard all = {.caller = pthread_self()};
+    struct dgl_device *dev = open_device(&log);
+    char *dir, *path = large_gguf("q8_0", &dir);
+    threads = 2;
+    dev->plan.limits.max_ssbo_bytes = 4 << 20; /* so that there are several buffers */
+    assert_int_equal(
+        dgl_model_load(dev,
+                       dgl_model_params(.path = path, .progress_cb = hear, .progress_priv = &all),
+                       &model),
+        DGL_OK);
+    assert_int_equal(all.last, all.total);
+    assert_int_equal(device_enter(dev, &saved), DGL_OK);
+    const struct weight_buffers *wb = &model->shard->buffers;
+    bool *only = checked(calloc(wb->weights->num_buffers, sizeof(*only)));
+    uint64_t sum = 0;
+    assert_true(wb->weights->num_buffers > 1);
+    for (size_t i = 0; i < wb->weights->num_buffers; i++) {
+        struct heard h = {.caller = pthread_self()};
+        struct weight_upload_params params = {.tensors = model->file->tensors,
+                                              .progress_cb = hear,
+                                              .progress_priv = &h,
+                                              .only = only};
+        only[i] = true;
+        assert_int_equal(weight_buffers_upload(wb, dev, &params), DGL_OK);
+        only[i] = false;
+        assert_false(h.wrong);
+        assert_int_equal(h.last, h.total);
+        sum += h.total;
+    }
+    assert_int_equal(sum, all.total);
+    free(only);
+    device_leave(dev, &saved);
+    dgl_model_destroy(&model);
+    dgl_device_destroy(&dev);
+    test_tmpdir_remove(dir);
+    free(path);
+}
+
 /* A load reports only one error, even if several reads fail, and all its threads end. */
 static void failed_read_ends_the_load(void **state)
 {
@@ -411,6 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_of_two_threads_overlap),
+        cmocka_unit_test(progress_counts_wanted_buffers),
         cmocka_unit_test(failed_read_ends_the_load),
         cmocka_unit_test(short_file_ends_the_load),
         cmocka_unit_test(cancelled_load_ends_its_threads),

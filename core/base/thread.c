@@ -194,6 +194,8 @@ enum dgl_status dgl_pipeline_run(const struct dgl_log *log, const struct dgl_pip
             pthread_mutex_unlock(&l.lock);
         }
         status = p->consume(p->ctx, i, result.status);
+        /* After a failure no helper begins another item. A wait for it would never end. */
+        assert(status != DGL_OK || result.status == DGL_OK);
         pthread_mutex_lock(&l.lock);
         if (status != DGL_OK)
             l.next = p->count;

@@ -98,16 +98,16 @@ struct phase_name {
     /* If NULL, the name gets the prefix. Else NAME[e] becomes open e close. If only `close` is
      * NULL, NAME becomes `open`. */
     const char *open, *close;
-    /* An unconditional variable of file scope without an initial value: its type, the elements of
-     * an array (else empty), and the start of its declaration. */
+    /* An unconditional variable of file scope without an initial value: its type, and the elements
+     * of an array (else empty). */
     struct dgl_str type, count;
-    const char *declared;
-    /* its declaration is omitted, because an earlier text of the program contains it */
-    bool elsewhere;
+    size_t declaration; /* number of the declaration; 0: it is not declared in a text */
+    bool elsewhere;     /* the declaration is omitted: the program has another */
 };
 struct phase_names {
     struct phase_name *names;
     size_t count, cap;
+    size_t declarations;
     char prefix[16];
     bool failed; /* out of memory */
 };
@@ -131,5 +131,9 @@ bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, st
 /* Appends the text, with its loops unrolled if their bounds are constants. Returns false if memory
  * runs out. */
 bool phase_unroll(struct dgl_str text, struct dgl_buf *out);
+/* Sets values[i] to the integer that the text defines as the macro PHASE_CONSTANT followed by i, or
+ * to 0 if there is none or it has several values. Returns false if memory runs out. */
+#define PHASE_CONSTANT "phase_constant"
+bool phase_constants(struct dgl_str text, int64_t *values, size_t count);
 
 #endif

@@ -26,13 +26,24 @@ static const char *const pool_types[] = {"float", "vec2",  "vec3", "vec4",  "uin
                                          "uvec3", "uvec4", "int",  "ivec2", "ivec3", "ivec4"};
 #define POOLS (sizeof(pool_types) / sizeof(*pool_types))
 
+/* A variable of file scope that several uses have: each keeps values of its own in it. */
+struct shared_variable {
+    struct dgl_str type;
+    struct dgl_str own; /* its name in the first use */
+    int64_t count;      /* elements of an array, as many as any use needs; 0: no array */
+    const char *name;
+    uint32_t last; /* number of the last use that has it, plus one */
+};
+
 struct generator {
     const struct dgl_log *log;
     const struct phase_program *program;
     struct dgl_buf *out;
-    struct dgl_arena arena;    /* texts that names refer to */
-    int64_t pool[POOLS];       /* size in elements: that of the use that needs most */
-    bool wide;                 /* vec2s are in the pool of vec4s */
+    struct dgl_arena arena; /* texts that names refer to */
+    int64_t pool[POOLS];    /* size in elements: that of the use that needs most */
+    bool wide;              /* vec2s are in the pool of vec4s */
+    struct shared_variable *variables;
+    size_t num_variables, cap_variables;
     struct phase_names *names; /* of each use */
     char *reason;
     bool failed; /* out of memory */
@@ -429,6 +440,24 @@ int64_t phase_shared_bytes(const struct phase_program *program)
     return wide < apart ? wide : apart;
 }
 
+/* Defines the constants of a choice. */
+static void put_constants(const struct kernel_choice *choice, const char *prefix,
+                          struct dgl_buf *out)
+{
+    const struct kernel *kernel = choice->kernel;
+    for (uint32_t i = 0; i < choice->num_consts + choice->num_tunes + choice->num_lets; i++)
+        dgl_buf_printf(out, "#define %s%s (%lld)\n", prefix, choice->vars[i].name,
+                       (long long)choice->vars[i].value);
+    for (uint32_t i = 0; i < kernel->num_flags; i++)
+        for (uint32_t v = 0; v < choice->num_vars; v++)
+            if (strcmp(choice->vars[v].name, kernel->flags[i].name) == 0)
+                dgl_buf_printf(out, "#define %s%s %d\n", prefix, kernel->flags[i].name,
+                               choice->vars[v].value != 0);
+    for (int i = 0; i < 3; i++)
+        dgl_buf_printf(out, "#define %sLOCAL_%c %lld\n", prefix, "XYZ"[i],
+                       (long long)choice -> local[i]);
+}
+
 /* Declares the names of the directives with the use's prefix. */
 static void put_directives(struct generator *g, const struct phase_use *use, uint32_t u)
 {
@@ -441,17 +470,7 @@ static void put_directives(struct generator *g, const struct phase_use *use, uin
         if (!is_pooled(choice, choice->shared[i].decl))
             dgl_buf_printf(out, "shared %s P%u_%s[%lld];\n", choice->shared[i].decl->type, u,
                            choice->shared[i].decl->name, (long long)choice->shared[i].count);
-    for (uint32_t i = 0; i < choice->num_consts + choice->num_tunes + choice->num_lets; i++)
-        dgl_buf_printf(out, "#define P%u_%s (%lld)\n", u, choice->vars[i].name,
-                       (long long)choice->vars[i].value);
-    for (uint32_t i = 0; i < kernel->num_flags; i++)
-        for (uint32_t v = 0; v < choice->num_vars; v++)
-            if (strcmp(choice->vars[v].name, kernel->flags[i].name) == 0)
-                dgl_buf_printf(out, "#define P%u_%s %d\n", u, kernel->flags[i].name,
-                               choice->vars[v].value != 0);
-    for (int i = 0; i < 3; i++)
-        dgl_buf_printf(out, "#define P%u_LOCAL_%c %lld\n", u, "XYZ"[i],
-                       (long long)choice -> local[i]);
+    put_constants(choice, g->names[u].prefix, out);
     for (uint32_t i = 0; i < kernel->num_binds; i++) {
         if (use->base[i].source == PHASE_ROW)
             dgl_buf_printf(out, "uint P%u_at_%s;\n", u, kernel->binds[i].name);
@@ -499,81 +518,94 @@ static bool is_number_type(struct dgl_str type)
     return dgl_str_eq(type, "bool");
 }
 
-static const struct kernel_var *find_var(const struct kernel_choice *choice, struct dgl_str name)
+/* Sets counts[i] to the elements of array i among the names, or 0 if that is no constant. */
+static void count_elements(struct generator *g, uint32_t u, int64_t *counts)
 {
-    for (uint32_t i = 0; i < choice->num_consts + choice->num_tunes + choice->num_lets; i++)
-        if (dgl_str_eq(name, choice->vars[i].name))
-            return &choice->vars[i];
+    const struct kernel_choice *choice = g->program->uses[u].choice;
+    const struct phase_names *names = &g->names[u];
+    const struct dgl_str body = body_of(choice->kernel);
+    struct dgl_buf text = {0};
+    put_constants(choice, "", &text);
+    kernel_put_pages(&text);
+    for (uint32_t i = 0; i < choice->kernel->num_libs; i++)
+        dgl_buf_append(&text, choice->libs[i]->body, choice->libs[i]->body_len);
+    dgl_buf_append(&text, body.p, body.len);
+    for (size_t i = 0; i < names->count; i++)
+        dgl_buf_printf(&text, "\n#define " PHASE_CONSTANT "%zu %.*s", i,
+                       (int)names->names[i].count.len, names->names[i].count.p);
+    dgl_buf_putc(&text, '\n');
+    g->failed |=
+        text.failed || !phase_constants((struct dgl_str){text.p, text.len}, counts, names->count);
+    dgl_buf_finish(&text);
+}
+
+/* Returns the variable for a name of use u: an array of this type that the use does not have yet,
+ * or the variable of this name and type. Returns NULL if there is none. */
+static struct shared_variable *find_variable(struct generator *g, uint32_t u,
+                                             const struct phase_name *name)
+{
+    for (size_t i = 0; i < g->num_variables; i++) {
+        struct shared_variable *v = &g->variables[i];
+        if (v->last <= u && dgl_str_equal(v->type, name->type) &&
+            (name->count.len ? v->count > 0 : !v->count && dgl_str_equal(v->own, name->name)))
+            return v;
+    }
     return NULL;
 }
 
-/* Returns true if an array has the same number of elements in both uses: constants of equal value,
- * or macros of equal text. */
-static bool is_same_count(const struct generator *g, struct dgl_str count, uint32_t u, uint32_t v)
-{
-    struct kernel_lexer lexer;
-    if (!count.len)
-        return true;
-    /* if it fails, each use gets its own variable */
-    bool same = kernel_lexer_init(&lexer, count, 1);
-    struct kernel_token token = {0};
-    while (same && (token = kernel_lexer_next(&lexer)).kind != TOKEN_END) {
-        const struct kernel_var *x = find_var(g->program->uses[u].choice, token.text);
-        const struct kernel_var *y = find_var(g->program->uses[v].choice, token.text);
-        const struct phase_name *m = phase_names_find(&g->names[u], token.text);
-        const struct phase_name *n = phase_names_find(&g->names[v], token.text);
-        if (token.kind == TOKEN_WORD)
-            same = x ? y && x->value == y->value : (m ? m->name.p : NULL) == (n ? n->name.p : NULL);
-    }
-    kernel_lexer_finish(&lexer);
-    return same;
-}
-
-/* Uses that share a lib also share its variables. Only one use runs at a time. With separate
- * variables the results of begin() would occupy registers for each use while groups wait. */
+/* Only one use runs at a time, so all uses share their arrays, and variables of equal name and
+ * type. With separate variables the results of begin() would occupy registers for each use while
+ * groups wait. (One variable for several names: 0 to 3% slower on one H200, driver 580.) */
 static void share_variables(struct generator *g, uint32_t u)
 {
     struct phase_names *names = &g->names[u];
-    for (size_t i = 0; i < names->count; i++) {
+    int64_t *counts = dgl_new_array(int64_t, names->count);
+    g->failed |= !counts;
+    if (counts)
+        count_elements(g, u, counts);
+    for (size_t i = 0; i < names->count && !g->failed; i++) {
         struct phase_name *name = &names->names[i];
-        for (uint32_t v = 0; v < u && is_number_type(name->type) && !name->open; v++) {
-            const struct phase_name *other = phase_names_find(&g->names[v], name->name);
-            if (!other || other->declared != name->declared || !is_same_count(g, name->count, u, v))
-                continue;
-            name->open = other->open ? other->open
-                                     : kept(g, dgl_arena_printf(&g->arena, "P%u_%.*s", v,
-                                                                (int)name->name.len, name->name.p));
-            name->elsewhere = true;
+        bool whole = name->declaration && !name->open; /* the declaration can be left out */
+        for (size_t j = 0; j < names->count; j++)
+            if (names->names[j].declaration == name->declaration)
+                whole &= is_number_type(names->names[j].type) &&
+                         (!names->names[j].count.len || counts[j] > 0);
+        if (!whole)
+            continue;
+        struct shared_variable *v = find_variable(g, u, name);
+        if (!v &&
+            dgl_grow((void **)&g->variables, &g->cap_variables, g->num_variables + 1, sizeof(*v))) {
+            const size_t at = g->num_variables++;
+            v = &g->variables[at];
+            *v = (struct shared_variable){
+                .type = name->type,
+                .own = name->name,
+                .name = kept(g, dgl_arena_printf(&g->arena, "phase_own%zu", at))};
         }
+        if (!v) {
+            g->failed = true;
+            break;
+        }
+        v->count = counts[i] > v->count ? counts[i] : v->count;
+        v->last = u + 1;
+        name->open = v->name;
+        name->elsewhere = true;
     }
+    free(counts);
 }
 
 /* Initialises the text's variables. Otherwise the compiler would keep them from one round of the
  * loop over rows to the next, in registers that other kernels need. (Llama 3.2 1B on 2026-11-22, by
  * Mesa's compiler for a Radeon: 478 registers without, 112 with.) */
-static void put_resets(struct generator *g, const struct phase_names *names, bool elsewhere)
+static void put_reset(struct generator *g, struct dgl_str type, const char *name, int64_t count)
 {
-    struct dgl_str bad;
-    for (size_t i = 0; i < names->count; i++) {
-        const struct phase_name *name = &names->names[i];
-        const int len = (int)name->name.len, type_len = (int)name->type.len;
-        if (!is_number_type(name->type) || (name->elsewhere && !elsewhere) ||
-            (name->open && !name->elsewhere))
-            continue;
-        const char *prefix = name->open ? name->open : names->prefix;
-        const int shown = name->open ? 0 : len;
-        if (!name->count.len) {
-            dgl_buf_printf(g->out, "    %s%.*s = %.*s(0);\n", prefix, shown, name->name.p, type_len,
-                           name->type.p);
-            continue;
-        }
-        dgl_buf_puts(g->out, "    for (int i = 0; i < int(");
-        phase_text_rewrite(names, name->count, g->out, &bad);
-        dgl_buf_printf(g->out, "); i++)\n        %s%.*s[i] = %.*s(0);\n", prefix, shown,
-                       name->name.p, type_len, name->type.p);
-    }
+    const int len = (int)type.len;
+    if (count > 0)
+        dgl_buf_printf(g->out, "    for (int i = 0; i < %lld; i++)\n        %s[i] = %.*s(0);\n",
+                       (long long)count, name, len, type.p);
+    else
+        dgl_buf_printf(g->out, "    %s = %.*s(0);\n", name, len, type.p);
 }
-
 /* Writes the function that loads the row's values. */
 static void put_load(struct generator *g, const struct phase_use *use, uint32_t u)
 {
@@ -605,8 +637,9 @@ static void put_run(struct generator *g, const struct phase_use *use, uint32_t u
 {
     const struct kernel *kernel = use->choice->kernel;
     dgl_buf_printf(g->out, "void P%u_run(uint row, uvec4 head, uint g)\n{\n", u);
-    if (!kernel->begins)
-        put_resets(g, &g->names[u], true);
+    for (size_t i = 0; i < g->num_variables && !kernel->begins; i++)
+        if (g->variables[i].last == u + 1)
+            put_reset(g, g->variables[i].type, g->variables[i].name, g->variables[i].count);
     if (is_batched(g->program)) /* for bodies that read the state without naming a row */
         dgl_buf_puts(g->out, "    step_row = 0u;\n");
     dgl_buf_printf(g->out, "    P%u_load(row);\n", u);
@@ -621,9 +654,8 @@ static void put_begin(struct generator *g)
     const struct phase_program *p = g->program;
     struct dgl_buf *out = g->out;
     dgl_buf_puts(out, "void phase_begin(uint row, uvec4 head, uint g)\n{\n");
-    for (uint32_t u = 0; u < p->num_uses; u++)
-        if (p->uses[u].choice->kernel->begins)
-            put_resets(g, &g->names[u], false);
+    for (size_t i = 0; i < g->num_variables; i++)
+        put_reset(g, g->variables[i].type, g->variables[i].name, g->variables[i].count);
     dgl_buf_puts(out, "    if (g >= head.z) {\n");
     for (uint32_t u = 0; u < p->num_uses; u++) {
         const struct kernel *kernel = p->uses[u].choice->kernel;
@@ -780,6 +812,11 @@ enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_pro
         if (g.pool[i])
             dgl_buf_printf(&rolled, "shared %s phase_%ss[%lld];\n", pool_types[i], pool_types[i],
                            (long long)g.pool[i]);
+    for (size_t i = 0; i < g.num_variables; i++) {
+        const struct shared_variable *v = &g.variables[i];
+        dgl_buf_printf(&rolled, v->count ? "%.*s %s[%lld];\n" : "%.*s %s;\n", (int)v->type.len,
+                       v->type.p, v->name, (long long)v->count);
+    }
     dgl_buf_append(&rolled, program->barrier->body, program->barrier->body_len);
     dgl_buf_append(&rolled, uses.p, uses.len);
     phase_put_main(program, &rolled);
@@ -789,6 +826,7 @@ enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_pro
     for (uint32_t u = 0; u < program->num_uses; u++)
         phase_names_finish(&g.names[u]);
     free(g.names);
+    free(g.variables);
     dgl_buf_finish(&uses);
     dgl_buf_finish(&rolled);
     dgl_arena_finish(&g.arena);

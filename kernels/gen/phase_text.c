@@ -100,11 +100,13 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
             (is_mark(&next, "(;=[,") || (is_mark(&next, "{") && dgl_str_eq(before.text, "struct")));
         if (declares) {
             struct phase_name name = {.name = token.text};
-            type = before.kind == TOKEN_WORD ? before.text : type;
-            if (is_mark(&next, ";,[") && conditions == 0) {
-                name.type = type;
-                name.declared = type.p;
+            if (before.kind == TOKEN_WORD) {
+                type = before.text;
+                names->declarations++;
             }
+            name.declaration = names->declarations;
+            if (is_mark(&next, ";,[") && conditions == 0)
+                name.type = type;
             if (is_mark(&next, "["))
                 name.count = until_bracket(ahead);
             phase_names_add(names, name);
@@ -115,9 +117,6 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
     }
     /* Names must outlive the lexer: those of a text with continued lines are looked up in it. */
     for (size_t i = 0; lexer.spliced && i < names->count; i++) {
-        struct dgl_str declared = {names->names[i].declared, names->names[i].type.len};
-        relocate(&lexer, text, &declared);
-        names->names[i].declared = declared.p;
         relocate(&lexer, text, &names->names[i].name);
         relocate(&lexer, text, &names->names[i].type);
         relocate(&lexer, text, &names->names[i].count);

@@ -102,6 +102,24 @@ static void test_variables(void **state)
     phase_names_finish(&names);
 }
 
+/* Constants of a text, also by constants. */
+static void test_constants(void **state)
+{
+    (void)state;
+    static const char text[] = "#define N (4 / 2)\n#define SEVERAL 1\n#define SEVERAL 2\n"
+                               "const int M = N * 3, L = f(N);\n"
+                               "#define phase_constant0 N * M\n#define phase_constant1\n"
+                               "#define phase_constant2 L\n#define phase_constant3 SEVERAL\n"
+                               "#define phase_constant4 uint(M) + 1u\n#define phase_constant9 5\n";
+    static const int64_t want[] = {12, 0, 0, 0, 7, 0};
+    int64_t values[6];
+    assert_true(phase_constants(DGL_STR(text), values, 6));
+    for (size_t i = 0; i < 6; i++)
+        if (values[i] != want[i])
+            fail_msg("constant %zu is %lld, wanted %lld", i, (long long)values[i],
+                     (long long)want[i]);
+}
+
 struct unroll {
     const char *name, *text, *want; /* want NULL: the text as it is */
 };
@@ -218,6 +236,7 @@ static void test_bare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_variables),
+                                       cmocka_unit_test(test_constants),
                                        cmocka_unit_test(test_unroll_is_bounded)};
     int failed = test_run_table("rewrites", test_rewrite, rewrites);
     failed += cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@
 #define KERNEL_MAX_LIBS       16
 #define KERNEL_MAX_EXTENSIONS 4
 #define KERNEL_MAX_PROPERTIES 64
-#define KERNEL_MAX_LETS       24 /* of a kernel and its libs together; SHARED likewise */
+#define KERNEL_MAX_LETS       32 /* of a kernel and its libs together; SHARED likewise */
 #define KERNEL_MAX_SHARED     16
 #define KERNEL_REGISTERS_MANY 65536 /* value of the property REGISTERS if there is no limit */
 #define KERNEL_MAX_SKIPPED    4     /* reported soft hints of one choice that were skipped */

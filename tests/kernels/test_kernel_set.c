@@ -268,9 +268,9 @@ static void kernel_with_too_many_lets_in_its_libs_is_refused(void **state)
 {
     struct files *files = *state;
     put_lib(files, "kv_f16.glsl", EIGHT_LETS("A"));
-    put_lib(files, "exact.glsl", EIGHT_LETS("B") EIGHT_LETS("C") EIGHT_LETS("D"));
+    put_lib(files, "exact.glsl", EIGHT_LETS("B") EIGHT_LETS("C") EIGHT_LETS("D") EIGHT_LETS("E"));
     assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
-                   "kernel attn and its libs have more than 24 LETs or 16 SHAREDs");
+                   "kernel attn and its libs have more than 32 LETs or 16 SHAREDs");
 }
 
 static void broken_file_in_a_directory_is_refused(void **state)

@@ -523,14 +523,15 @@ static const struct text_case cases[] = {
     {"LET reserved", WITH("//! LET LOCAL_X = 1"), "LET: the name LOCAL_X is reserved"},
     {"BIND name of a LET", WITH("//! LET W = 1\n//! BIND read uint W"),
      "BIND: the name W is declared twice"},
-    {"25 LETs",
-     WITH(
-         "//! LET A0 = 1\n//! LET A1 = 1\n//! LET A2 = 1\n//! LET A3 = 1\n//! LET A4 = 1\n//! LET "
-         "A5 = 1\n//! LET A6 = 1\n//! LET A7 = 1\n//! LET A8 = 1\n//! LET A9 = 1\n//! LET B0 = "
-         "1\n//! LET B1 = 1\n//! LET B2 = 1\n//! LET B3 = 1\n//! LET B4 = 1\n//! LET B5 = 1\n//! "
-         "LET B6 = 1\n//! LET B7 = 1\n//! LET B8 = 1\n//! LET B9 = 1\n//! LET C0 = 1\n//! LET C1 = "
-         "1\n//! LET C2 = 1\n//! LET C3 = 1\n//! LET C4 = 1"),
-     "k.comp:32: LET: more than 24"},
+    {"33 LETs",
+     WITH("//! LET A0 = 1\n//! LET A1 = 1\n//! LET A2 = 1\n//! LET A3 = 1\n//! LET A4 = 1\n//! LET "
+          "A5 = 1\n//! LET A6 = 1\n//! LET A7 = 1\n//! LET A8 = 1\n//! LET A9 = 1\n//! LET B0 = "
+          "1\n//! LET B1 = 1\n//! LET B2 = 1\n//! LET B3 = 1\n//! LET B4 = 1\n//! LET B5 = 1\n//! "
+          "LET B6 = 1\n//! LET B7 = 1\n//! LET B8 = 1\n//! LET B9 = 1\n//! LET C0 = 1\n//! LET C1 "
+          "= 1\n//! LET C2 = 1\n//! LET C3 = 1\n//! LET C4 = 1\n//! LET C5 = 1\n//! LET C6 = "
+          "1\n//! LET C7 = 1\n//! LET C8 = 1\n//! LET C9 = 1\n//! LET D0 = 1\n//! LET D1 = 1\n//! "
+          "LET D2 = 1"),
+     "k.comp:40: LET: more than 32"},
     /* shared memory */
     {"SHARED in bytes", WITH("//! SHARED 4 * LOCAL_X"),
      "k.comp:8:12: SHARED: '4' is not one of float vec2 vec3 vec4 uint uvec2 uvec3 uvec4 int ivec2 "

@@ -22,7 +22,10 @@
 // the latency of weights and x, a round with a barrier. Rounds are not used if a quarter of the
 // subgroups would be idle.
 //
-//! LET FITS = max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP) // slices of x
+//! LET IQ = WEIGHT_iq1_s || WEIGHT_iq1_m || WEIGHT_iq2_xxs || WEIGHT_iq2_xs || WEIGHT_iq2_s
+//! LET IQ4 = WEIGHT_iq4_nl || WEIGHT_iq4_xs
+//! LET TABLE = IQ || WEIGHT_iq3_xxs || WEIGHT_iq3_s ? 4096 : IQ4 ? 2048 : 0 // bytes
+//! LET FITS = max(1, min((SHARED_BYTES - 9216 - TABLE) / 144, WG_SIZE) / SUBGROUP) // slices of x
 //! LET WHOLE = ceildiv(SLICES, max(1, WG_SIZE / SUBGROUP)) // passes, if x fitted
 //! LET PASSES = 4 * SLICES >= 3 * WHOLE * (WG_SIZE / SUBGROUP) ? WHOLE : ceildiv(SLICES, FITS)
 //! LET STAGED = ceildiv(SLICES, PASSES)

@@ -368,6 +368,7 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
         for (int j = 0; j < LANE_RAW; j++)
             one[j] = raw[r * LANE_RAW + j] = next[r * LANE_RAW + j];
         lane_affine(one, scale[r], least[r]);
+        LANE_READY(raw, r * LANE_RAW)
     }
     strips_fetch(next_strip, next_step, zero);
     uint from = unit * uint(UNIT_STRIDE), at = unit * uint(LANE_GROUPS * COLUMNS);

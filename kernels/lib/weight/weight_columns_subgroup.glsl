@@ -2,13 +2,20 @@
 //
 // A lane has 32 neighbouring columns, which lib weight_* reads and converts. The table of a format
 // with a grid is in shared memory: constant memory serves lanes with different indices one by one.
-// Needs libs weight_subgroup and weight_*.
+// Needs libs weight_subgroup and weight_*. Only kernels whose lanes have one row at a time can use
+// it, since the parts of a row are in lane_w.
 //
 //! LET GRID8 = WEIGHT_iq1_s || WEIGHT_iq1_m ? 1024 : WEIGHT_iq2_s ? 512 : WEIGHT_iq2_xs ? 256 : 0
 //! LET GRID = WEIGHT_iq3_s ? 256 : WEIGHT_iq3_xxs || WEIGHT_iq2_xxs ? 128 : GRID8 // words
 //! SHARED uint lane_grid[GRID]
 #define LANE_FETCHES (32 / WEIGHT_SPAN)
 #define LANE_RAW     (LANE_FETCHES * WEIGHT_RAW * 4)
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  false
+#define LANE_MINIMUM false
+#define LANE_UP      1.0
+#define LANE_ORDER(x) (x).xyzw
 
 uint lane_k; // first column of the lane in a row
 
@@ -33,7 +40,7 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     }
 }
 
-void lane_prepare()
+void lane_grid_copy()
 {
 #if GRID > 0
     for (uint i = gl_LocalInvocationID.x; i < uint(GRID); i += uint(WG_SIZE))
@@ -42,18 +49,23 @@ void lane_prepare()
 #endif
 }
 
-float lane_dot(uint raw[LANE_RAW])
+vec4 lane_w[4]; // 16 columns of the row
+
+void lane_decode(uint raw[LANE_RAW], int at, uint k)
 {
-    float sum = 0.0;
     uvec4 four[WEIGHT_RAW];
-    vec4 w[4];
-    for (int half_lane = 0; half_lane < 2; half_lane++) {
-        int at = half_lane * 16 / WEIGHT_SPAN * WEIGHT_RAW * 4;
-        for (int i = 0; i < WEIGHT_RAW; i++)
-            four[i] = LANE_FOUR(at + 4 * i);
-        weight_decode16(four, lane_k + uint(16 * half_lane), w);
-        for (int i = 0; i < 4; i++)
-            sum += dot(w[i], lane_x[4 * half_lane + i]);
-    }
-    return sum;
+    for (int i = 0; i < WEIGHT_RAW; i++)
+        four[i] = LANE_FOUR(at + 4 * i);
+    weight_decode16(four, k, lane_w);
+}
+
+#define LANE_TABLES lane_grid_copy();
+#define LANE_READY(raw, row)   lane_decode(raw, 0, lane_k);
+#define LANE_QUAD(raw, row, i) lane_w[i]
+#define LANE_NEXT(raw, row)    lane_decode(raw, 16 / WEIGHT_SPAN * WEIGHT_RAW * 4, lane_k + 16u);
+
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
+{
+    scale = vec2(1.0);
+    least = vec2(0.0);
 }

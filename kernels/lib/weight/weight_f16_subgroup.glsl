@@ -31,23 +31,13 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     }
 }
 
-void lane_prepare()
-{
-}
-
 vec2 lane_pair(uint word)
 {
     return unpackHalf2x16(word);
 }
 
-float lane_dot(uint raw[LANE_RAW])
-{
-    float sum = 0.0;
-    for (int i = 0; i < 8; i++)
-        sum += dot(vec4(lane_pair(raw[2 * i]), lane_pair(raw[2 * i + 1])), lane_x[i]);
-    return sum;
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) \
     vec4(lane_pair((raw)[(row) + 2 * (i)]), lane_pair((raw)[(row) + 2 * (i) + 1]))
 #define LANE_NEXT(raw, row) \

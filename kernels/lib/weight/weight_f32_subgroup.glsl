@@ -31,19 +31,8 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     }
 }
 
-void lane_prepare()
-{
-}
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    float sum = 0.0;
-    for (int i = 0; i < 8; i++)
-        sum += dot(uintBitsToFloat(uvec4(raw[4 * i], raw[4 * i + 1], raw[4 * i + 2],
-                                         raw[4 * i + 3])), lane_x[i]);
-    return sum;
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) \
     uintBitsToFloat(uvec4((raw)[(row) + 4 * (i)], (raw)[(row) + 4 * (i) + 1], \
                           (raw)[(row) + 4 * (i) + 2], (raw)[(row) + 4 * (i) + 3]))

@@ -1,7 +1,14 @@
 // Weights of type iq4_nl (layout `split`) for kernels with subgroups.
 //
-// A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 8
+// A lane has 32 neighbouring columns: one block. W is uvec4. Needs libs weight_subgroup and
+// lane_iq4.
+#define LANE_RAW     8
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM false
+#define LANE_UP      1.0
+#define LANE_ORDER(x) (x).xyzw
 
 uint lane_codes, lane_scale, lane_word, lane_half; // elements of a row; the scale in its element
 
@@ -29,12 +36,8 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(4, W[row + lane_scale])
 }
 
-void lane_prepare()
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-}
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    uint scale = lane_pick(LANE_FOUR(4), lane_word);
-    return unpackHalf2x16(scale >> lane_half).x * iq4_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
+    scale = vec2(unpackHalf2x16(lane_pick(LANE_FOUR(4), lane_word) >> lane_half).x);
+    least = vec2(0.0);
 }

@@ -1,8 +1,14 @@
 // Weights of type iq4_xs (layout `split`) for kernels with subgroups.
 //
-// A lane has 32 neighbouring columns: one group. W is uvec4. Needs lib weight_subgroup. See
-// weight_iq4_xs.glsl for the two words of a block.
-#define LANE_RAW 8
+// A lane has 32 neighbouring columns: one group. W is uvec4. Needs libs weight_subgroup and
+// lane_iq4. See weight_iq4_xs.glsl for the two words of a block.
+#define LANE_RAW     8
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM false
+#define LANE_UP      1.0
+#define LANE_ORDER(x) (x).xyzw
 
 // Indices of the uvec4 with the lane's codes and with the two words of its block, from the start of
 // the row.
@@ -33,14 +39,10 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(4, W[row + lane_head])
 }
 
-void lane_prepare()
-{
-}
-
-float lane_dot(uint raw[LANE_RAW])
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
     uvec2 head = lane_upper ? uvec2(raw[6], raw[7]) : uvec2(raw[4], raw[5]);
     uint low = head.y >> 4u * lane_group & 15u, high = head.x >> (16u + 2u * lane_group) & 3u;
-    return unpackHalf2x16(head.x).x * (LANE_UINT(low | high << 4) - 32.0) *
-           iq4_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
+    scale = vec2(unpackHalf2x16(head.x).x * (LANE_UINT(low | high << 4) - 32.0));
+    least = vec2(0.0);
 }

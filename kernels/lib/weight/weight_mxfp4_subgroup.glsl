@@ -35,48 +35,21 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(4, W[row + lane_scale])
 }
 
-void lane_prepare()
-{
-}
-
 // Two codes of a word: its bits shifted so that exponent and mantissa of both are in place, and so
 // that the signs are.
 #define LANE_NUMBERS(number, sign) \
     unpackHalf2x16(((number) & 0x0E000E00u) | ((sign) & 0x80008000u))
-#define LANE_PAIR(number, sign, xa, xb) \
-    pair = LANE_NUMBERS(number, sign); \
-    sum += pair.x * (xa) + pair.y * (xb);
-#define LANE_WORD(q, i) \
-    LANE_PAIR((q) << 9, (q) << 12, lane_x[i].x, lane_x[i].z) \
-    LANE_PAIR((q) << 1, (q) << 4, lane_x[i].y, lane_x[i].w) \
-    LANE_PAIR((q) << 5, (q) << 8, lane_x[i + 4].x, lane_x[i + 4].z) \
-    LANE_PAIR((q) >> 3, q, lane_x[i + 4].y, lane_x[i + 4].w)
-
-// 2^14 times the scale
-float lane_factor(uint raw[LANE_RAW])
-{
-    uint exponent = lane_pick(LANE_FOUR(4), lane_word) >> lane_shift & 255u;
-    return uintBitsToFloat(min(exponent + 14u, 254u) << 23);
-}
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    float sum = 0.0;
-    vec2 pair;
-    LANE_WORD(raw[0], 0)
-    LANE_WORD(raw[1], 1)
-    LANE_WORD(raw[2], 2)
-    LANE_WORD(raw[3], 3)
-    return lane_factor(raw) * sum;
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) \
     vec4(LANE_NUMBERS((raw)[(row) + (i)] << 9, (raw)[(row) + (i)] << 12), \
          LANE_NUMBERS((raw)[(row) + (i)] << 1, (raw)[(row) + (i)] << 4))
 #define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
 
+// Numbers are 2^-14 of their values.
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-    scale = vec2(lane_factor(raw));
+    uint exponent = lane_pick(LANE_FOUR(4), lane_word) >> lane_shift & 255u;
+    scale = vec2(uintBitsToFloat(min(exponent + 14u, 254u) << 23));
     least = vec2(0.0);
 }

@@ -3,7 +3,13 @@
 // A lane has 32 columns of a slice. 16 bytes of codes have 16 columns of each of four groups, and a
 // lane uses two of these groups. Each 16 columns have their own scale and minimum. W is uvec4.
 // Needs lib weight_subgroup. See weight_q2_k.glsl for the words of a block.
-#define LANE_RAW 12
+#define LANE_RAW     12
+#define LANE_GROUPS  2
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM true
+#define LANE_UP      LANE_CODE_UP
+#define LANE_ORDER(x) (x).xzyw
 
 // Indices of the lane's uvec4 of codes, of scales and of d, from the start of the row.
 uint lane_codes, lane_scales, lane_d;
@@ -12,8 +18,6 @@ uint lane_codes, lane_scales, lane_d;
 uint lane_bits, lane_shift;
 // Indices of the lane's word of scales and of its word of d in their uvec4.
 uint lane_word, lane_d_word;
-// Sums of x over the lane's 16 columns of the first and of the second group.
-float lane_sum0, lane_sum1;
 
 uint lane_vec4(uint lane, uint i, uint width)
 {
@@ -43,29 +47,15 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(8, W[row + lane_d])
 }
 
-void lane_prepare()
-{
-    lane_sum0 = LANE_SUM16(0);
-    lane_sum1 = LANE_SUM16(4);
-}
+#define LANE_TABLES
+#define LANE_READY(raw, row) LANE_SHIFT4(raw, row, lane_bits)
+#define LANE_QUAD(raw, row, i) LANE_BYTES((raw)[(row) + (i)] & 0x03030303u)
+#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 2)
 
-// The second group's codes are four times as large.
-#define LANE_WORD(word, i) \
-    q = (word) >> lane_bits; \
-    LANE_TIMES4(low, q, 3, 1.0, lane_x[i]) \
-    LANE_TIMES4(high, q, 12, 1.0, lane_x[(i) + 4])
-
-float lane_dot(uint raw[LANE_RAW])
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-    float low = 0.0, high = 0.0;
-    uint q;
-    LANE_WORD(raw[0], 0)
-    LANE_WORD(raw[1], 1)
-    LANE_WORD(raw[2], 2)
-    LANE_WORD(raw[3], 3)
     uint codes = lane_pick(LANE_FOUR(4), lane_word) >> lane_shift;
     vec2 d = unpackHalf2x16(lane_pick(LANE_FOUR(8), lane_d_word));
-    float sc0 = LANE_UINT(codes & 15u), sc1 = LANE_UINT(codes >> 16 & 15u);
-    float m0 = LANE_UINT(codes >> 4 & 15u), m1 = LANE_UINT(codes >> 20 & 15u);
-    return d.x * (256.0 * sc0 * low + 64.0 * sc1 * high) - d.y * (m0 * lane_sum0 + m1 * lane_sum1);
+    scale = d.x * vec2(LANE_UINT(codes & 15u), LANE_UINT(codes >> 16 & 15u));
+    least = d.y * vec2(LANE_UINT(codes >> 4 & 15u), LANE_UINT(codes >> 20 & 15u));
 }

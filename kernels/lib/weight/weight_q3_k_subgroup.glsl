@@ -3,7 +3,13 @@
 // A lane has 32 columns of a slice. 16 bytes of low bits have 16 columns of each of four groups,
 // and a lane uses two of these groups. Each 16 columns have their own scale. W is uvec4. Needs lib
 // weight_subgroup. See weight_q3_k.glsl for the words of a block.
-#define LANE_RAW 12
+#define LANE_RAW     12
+#define LANE_GROUPS  2
+#define LANE_CENTRE  4.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM false
+#define LANE_UP      LANE_CODE_UP
+#define LANE_ORDER(x) (x).xzyw
 
 // Indices of the lane's uvec4 of low bits, of third bits, and of scales and d, from the start of
 // the row.
@@ -43,28 +49,21 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(8, W[row + lane_head])
 }
 
-void lane_prepare()
-{
-}
+#define LANE_TABLES
+#define LANE_READY(raw, row) \
+    LANE_SHIFT4(raw, row, lane_bits) \
+    LANE_SHIFT4(raw, (row) + 4, lane_bit)
+#define LANE_QUAD(raw, row, i) \
+    LANE_BYTES(((raw)[(row) + (i)] & 0x03030303u) | \
+               (((raw)[(row) + (i) + 4] & 0x01010101u) << 2))
+#define LANE_NEXT(raw, row) \
+    LANE_SHIFT4(raw, row, 2) \
+    LANE_SHIFT4(raw, (row) + 4, 1)
 
-#define LANE_WORD(word, thirds, i) \
-    q = (word) >> lane_bits; \
-    third = (thirds) >> lane_bit; \
-    ql = (q & 0x03030303u) | ((third & 0x01010101u) << 2); \
-    qh = ((q >> 2) & 0x03030303u) | ((third & 0x02020202u) << 1); \
-    LANE_TIMES4(low, ql, 7, 1.015625, lane_x[i]) \
-    LANE_TIMES4(high, qh, 7, 1.015625, lane_x[(i) + 4])
-
-float lane_dot(uint raw[LANE_RAW])
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-    float low = 0.0, high = 0.0;
-    uint q, third, ql, qh;
-    LANE_WORD(raw[0], raw[4], 0)
-    LANE_WORD(raw[1], raw[5], 1)
-    LANE_WORD(raw[2], raw[6], 2)
-    LANE_WORD(raw[3], raw[7], 3)
     uint sc = ((lane_pair ? raw[9] : raw[8]) >> lane_low & 0x000F000Fu) |
               (raw[10] >> lane_high & 0x00030003u) << 4;
-    return unpackHalf2x16(raw[11]).x * 256.0 *
-           ((LANE_UINT(sc & 63u) - 32.0) * low + (LANE_UINT(sc >> 16) - 32.0) * high);
+    scale = unpackHalf2x16(raw[11]).x * (vec2(LANE_UINT(sc & 63u), LANE_UINT(sc >> 16)) - 32.0);
+    least = vec2(0.0);
 }

@@ -6,7 +6,7 @@
 #define LANE_CENTRE  8.0
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
-#define LANE_UP      16777216.0
+#define LANE_UP      LANE_CODE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_scale, lane_word, lane_at; // elements of a row; which half of an element
@@ -35,18 +35,8 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(4, W[row + lane_scale])
 }
 
-void lane_prepare()
-{
-    nibble_prepare();
-}
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
-    uint scale = lane_pick(LANE_FOUR(4), lane_word);
-    return unpackHalf2x16(scale >> 16u * lane_at).x * (y - 8.0 * nibble_sum);
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) NIBBLE_QUAD((raw)[(row) + (i)])
 #define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
 

@@ -1,7 +1,13 @@
 // Weights of type q4_1 (layout `split`) for kernels with subgroups.
 //
 // A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 8
+#define LANE_RAW     8
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM true
+#define LANE_UP      LANE_CODE_UP
+#define LANE_ORDER(x) (x).xzyw
 
 // lane_codes, lane_scales: indices of the uvec4 with the lane's codes and with its d and m, from
 // the start of the row. lane_word: index of the word of d and m in its uvec4.
@@ -30,14 +36,14 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(4, W[row + lane_scales])
 }
 
-void lane_prepare()
-{
-    nibble_prepare();
-}
+#define LANE_TABLES
+#define LANE_READY(raw, row)
+#define LANE_QUAD(raw, row, i) NIBBLE_QUAD((raw)[(row) + (i)])
+#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
 
-float lane_dot(uint raw[LANE_RAW])
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-    float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
     vec2 d = unpackHalf2x16(lane_pick(LANE_FOUR(4), lane_word));
-    return d.x * y + d.y * nibble_sum;
+    scale = d.xx;
+    least = -d.yy;
 }

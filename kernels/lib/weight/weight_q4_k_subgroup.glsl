@@ -7,7 +7,7 @@
 #define LANE_CENTRE  0.0
 #define LANE_SCALED  true
 #define LANE_MINIMUM true
-#define LANE_UP      16777216.0
+#define LANE_UP      LANE_CODE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_head;   // elements of a row
@@ -38,33 +38,17 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(4, W[row + lane_head])
 }
 
-void lane_prepare()
-{
-    nibble_prepare();
-}
-
-// (sc, m)
-vec2 lane_factors(uint raw[LANE_RAW])
-{
-    uint codes = (lane_upper ? raw[6] : raw[5]) >> lane_shift, upper = raw[7] >> lane_nibble;
-    // 64 times the lower bits of m, and its upper bits
-    float low = LANE_UINT(codes & 192u), high = LANE_UINT(upper & 15u);
-    return vec2(LANE_UINT(codes & 63u), low * 0.015625 + high * 4.0);
-}
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
-    vec2 codes = lane_factors(raw), d = unpackHalf2x16(raw[4]);
-    return d.x * (codes.x * y) - d.y * (codes.y * nibble_sum);
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) NIBBLE_QUAD((raw)[(row) + (i)])
 #define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-    vec2 both = unpackHalf2x16(raw[4]) * lane_factors(raw);
-    scale = both.xx;
-    least = both.yy;
+    uint codes = (lane_upper ? raw[6] : raw[5]) >> lane_shift, upper = raw[7] >> lane_nibble;
+    // 64 times the lower bits of the minimum's code, and its upper bits
+    float low = LANE_UINT(codes & 192u), high = LANE_UINT(upper & 15u);
+    vec2 d = unpackHalf2x16(raw[4]);
+    scale = vec2(d.x * LANE_UINT(codes & 63u));
+    least = vec2(d.y * (low * 0.015625 + high * 4.0));
 }

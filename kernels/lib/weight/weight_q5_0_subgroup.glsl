@@ -7,7 +7,7 @@
 #define LANE_CENTRE  16.0
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
-#define LANE_UP      16777216.0
+#define LANE_UP      LANE_CODE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 // Indices of the uvec4 with the lane's codes, fifth bits and scale, from the start of the row.
@@ -43,28 +43,14 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(8, W[row + lane_scale])
 }
 
-void lane_prepare()
-{
-}
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    float sum = 0.0;
-    uint q, fifths = lane_pick(LANE_FOUR(4), lane_fifth_word);
-    LANE_FIVE(sum, raw[0], fifths, 0, 1.0625)
-    LANE_FIVE(sum, raw[1], fifths, 1, 1.0625)
-    LANE_FIVE(sum, raw[2], fifths, 2, 1.0625)
-    LANE_FIVE(sum, raw[3], fifths, 3, 1.0625)
-    uint scale = lane_pick(LANE_FOUR(8), lane_word);
-    return unpackHalf2x16(scale >> lane_half).x * 256.0 * sum;
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row) raw[(row) + 4] = lane_pick(LANE_FOUR((row) + 4), lane_fifth_word);
 #define LANE_QUAD(raw, row, i) \
     LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
-               (((lane_pick(LANE_FOUR((row) + 4), lane_fifth_word) >> (i)) & 0x01010101u) << 4))
+               ((((raw)[(row) + 4] >> (i)) & 0x01010101u) << 4))
 #define LANE_NEXT(raw, row) \
     LANE_SHIFT4(raw, row, 4) \
-    LANE_SHIFT4(raw, (row) + 4, 4)
+    raw[(row) + 4] >>= 4;
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

@@ -2,11 +2,16 @@
 //
 // A lane has 32 neighbouring columns: one block. W is uvec4. Needs lib weight_subgroup. See
 // weight_q5_1.glsl for the order of the fifth bits.
-#define LANE_RAW 8
+#define LANE_RAW     8
+#define LANE_GROUPS  1
+#define LANE_CENTRE  0.0
+#define LANE_SCALED  true
+#define LANE_MINIMUM true
+#define LANE_UP      LANE_CODE_UP
+#define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_scales; // elements of a row
 bool lane_upper;              // scales and fifth bits are in the latter half of their element
-float lane_sum;               // of x
 
 uint lane_vec4(uint lane, uint i, uint width)
 {
@@ -31,20 +36,18 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(4, W[row + lane_scales])
 }
 
-void lane_prepare()
-{
-    lane_sum = LANE_SUM16(0) + LANE_SUM16(4);
-}
+#define LANE_TABLES
+#define LANE_READY(raw, row) raw[(row) + 5] = lane_upper ? raw[(row) + 7] : raw[(row) + 5];
+#define LANE_QUAD(raw, row, i) \
+    LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
+               ((((raw)[(row) + 5] >> (i)) & 0x01010101u) << 4))
+#define LANE_NEXT(raw, row) \
+    LANE_SHIFT4(raw, row, 4) \
+    raw[(row) + 5] >>= 4;
 
-float lane_dot(uint raw[LANE_RAW])
+void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-    float sum = 0.0;
-    uvec2 own = lane_upper ? uvec2(raw[6], raw[7]) : uvec2(raw[4], raw[5]);
-    uint q;
-    LANE_FIVE(sum, raw[0], own.y, 0, 1.0)
-    LANE_FIVE(sum, raw[1], own.y, 1, 1.0)
-    LANE_FIVE(sum, raw[2], own.y, 2, 1.0)
-    LANE_FIVE(sum, raw[3], own.y, 3, 1.0)
-    vec2 d = unpackHalf2x16(own.x);
-    return d.x * 256.0 * sum + d.y * lane_sum;
+    vec2 d = unpackHalf2x16(lane_upper ? raw[6] : raw[4]);
+    scale = d.xx;
+    least = -d.yy;
 }

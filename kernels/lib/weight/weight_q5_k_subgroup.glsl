@@ -7,13 +7,12 @@
 #define LANE_CENTRE  0.0
 #define LANE_SCALED  true
 #define LANE_MINIMUM true
-#define LANE_UP      16777216.0
+#define LANE_UP      LANE_CODE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_fifths, lane_head; // elements of a row
 uint lane_bit, lane_shift;               // of the fifth bits, and of the groups' bytes in the head
 bool lane_upper;                         // groups 4 to 7 of a block
-float lane_sum0, lane_sum1;              // of x, 16 columns each
 
 uint lane_vec4(uint lane, uint i, uint width)
 {
@@ -40,35 +39,11 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(8, W[row + lane_head])
 }
 
-void lane_prepare()
-{
-    lane_sum0 = LANE_SUM16(0);
-    lane_sum1 = LANE_SUM16(4);
-}
-
-#define LANE_WORD(word, fifths, i) \
-    ql = ((word) & 0x0F0F0F0Fu) | ((((fifths) >> lane_bit) & 0x01010101u) << 4); \
-    qh = (((word) >> 4) & 0x0F0F0F0Fu) | ((((fifths) >> lane_bit) & 0x02020202u) << 3); \
-    LANE_TIMES4(low, ql, 31, 1.0, lane_x[i]) \
-    LANE_TIMES4(high, qh, 31, 1.0, lane_x[(i) + 4])
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    float low = 0.0, high = 0.0;
-    uint ql, qh;
-    LANE_WORD(raw[0], raw[4], 0)
-    LANE_WORD(raw[1], raw[5], 1)
-    LANE_WORD(raw[2], raw[6], 2)
-    LANE_WORD(raw[3], raw[7], 3)
-    vec4 codes = lane_k_codes(uvec3(raw[9], raw[10], raw[11]), lane_shift, lane_upper);
-    vec2 d = unpackHalf2x16(raw[8]);
-    return d.x * 256.0 * (codes.x * low + codes.y * high) -
-           d.y * (codes.z * lane_sum0 + codes.w * lane_sum1);
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row) LANE_SHIFT4(raw, (row) + 4, lane_bit)
 #define LANE_QUAD(raw, row, i) \
     LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
-               ((((raw)[(row) + (i) + 4] >> lane_bit) & 0x01010101u) << 4))
+               (((raw)[(row) + (i) + 4] & 0x01010101u) << 4))
 #define LANE_NEXT(raw, row) \
     LANE_SHIFT4(raw, row, 4) \
     LANE_SHIFT4(raw, (row) + 4, 1)

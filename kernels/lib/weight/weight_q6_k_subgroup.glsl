@@ -8,7 +8,7 @@
 #define LANE_CENTRE  32.0
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
-#define LANE_UP      16777216.0
+#define LANE_UP      LANE_CODE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_upper, lane_scales, lane_d; // elements of a row
@@ -46,49 +46,19 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(12, W[row + lane_d])
 }
 
-void lane_prepare()
-{
-}
-
-#define LANE_WORD(word, upper, i) \
-    ql = ((word) & 0x0F0F0F0Fu) | ((((upper) >> lane_bits) & 0x03030303u) << 4); \
-    qh = (((word) >> 4) & 0x0F0F0F0Fu) | (((upper) >> lane_bits) & 0x30303030u); \
-    LANE_TIMES4(low, ql, 63, 1.125, lane_x[i]) \
-    LANE_TIMES4(high, qh, 63, 1.125, lane_x[(i) + 4])
-
-// The scales of both groups
-ivec2 lane_factors(uint raw[LANE_RAW])
-{
-    uvec2 codes = lane_pair ? uvec2(raw[10], raw[11]) : uvec2(raw[8], raw[9]);
-    return ivec2(codes << lane_shift) >> 24;
-}
-
-float lane_d_of(uint raw[LANE_RAW])
-{
-    return unpackHalf2x16(lane_pick(LANE_FOUR(12), lane_word) >> lane_half).x;
-}
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    float low = 0.0, high = 0.0;
-    uint ql, qh;
-    LANE_WORD(raw[0], raw[4], 0)
-    LANE_WORD(raw[1], raw[5], 1)
-    LANE_WORD(raw[2], raw[6], 2)
-    LANE_WORD(raw[3], raw[7], 3)
-    ivec2 sc = lane_factors(raw);
-    return lane_d_of(raw) * 256.0 * (float(sc.x) * low + float(sc.y) * high);
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row) LANE_SHIFT4(raw, (row) + 4, lane_bits)
 #define LANE_QUAD(raw, row, i) \
     LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
-               ((((raw)[(row) + (i) + 4] >> lane_bits) & 0x03030303u) << 4))
+               (((raw)[(row) + (i) + 4] & 0x03030303u) << 4))
 #define LANE_NEXT(raw, row) \
     LANE_SHIFT4(raw, row, 4) \
     LANE_SHIFT4(raw, (row) + 4, 4)
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-    scale = lane_d_of(raw) * vec2(lane_factors(raw));
+    uvec2 codes = lane_pair ? uvec2(raw[10], raw[11]) : uvec2(raw[8], raw[9]);
+    float d = unpackHalf2x16(lane_pick(LANE_FOUR(12), lane_word) >> lane_half).x;
+    scale = d * vec2(ivec2(codes << lane_shift) >> 24);
     least = vec2(0.0);
 }

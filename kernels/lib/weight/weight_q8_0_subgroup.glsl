@@ -7,7 +7,7 @@
 #define LANE_CENTRE  128.0
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
-#define LANE_UP      16777216.0
+#define LANE_UP      LANE_CODE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes0, lane_codes1, lane_scale0, lane_scale1; // elements of a row
@@ -42,53 +42,14 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     LANE_RAW4(12, W[row + lane_scale1])
 }
 
-void lane_prepare()
-{
-}
-
-// Four int8 codes plus 128 as floats, those of odd columns times 256: a shift serves two. The
-// offsets come off exactly.
-#define LANE_CODE(sum, bits, offset, xx) \
-    sum += (uintBitsToFloat((bits) | magic) - (offset)) * (xx);
-#define LANE_WORD(word, i) \
-    q = (word) ^ 0x80808080u; \
-    LANE_CODE(even, q & 255u, 8388736.0, lane_x[i].x) \
-    LANE_CODE(odd, q & 0xFF00u, 8421376.0, lane_x[i].y) \
-    q >>= 16; \
-    LANE_CODE(even, q & 255u, 8388736.0, lane_x[i].z) \
-    LANE_CODE(odd, q & 0xFF00u, 8421376.0, lane_x[i].w)
-
-// The scales of both blocks
-vec2 lane_factors(uint raw[LANE_RAW])
-{
-    uint word0 = lane_pick(LANE_FOUR(8), lane_word0), word1 = lane_pick(LANE_FOUR(12), lane_word1);
-    return vec2(unpackHalf2x16(word0 >> lane_shift0).x, unpackHalf2x16(word1 >> lane_shift1).x);
-}
-
-float lane_dot(uint raw[LANE_RAW])
-{
-    uint q, magic = LANE_MAGIC;
-    float even = 0.0, odd = 0.0;
-    LANE_WORD(raw[0], 0)
-    LANE_WORD(raw[1], 1)
-    LANE_WORD(raw[2], 2)
-    LANE_WORD(raw[3], 3)
-    float first = even + odd * 0.00390625;
-    even = 0.0;
-    odd = 0.0;
-    LANE_WORD(raw[4], 4)
-    LANE_WORD(raw[5], 5)
-    LANE_WORD(raw[6], 6)
-    LANE_WORD(raw[7], 7)
-    vec2 scale = lane_factors(raw);
-    return scale.x * first + scale.y * (even + odd * 0.00390625);
-}
-
+#define LANE_TABLES
+#define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) LANE_BYTES((raw)[(row) + (i)] ^ 0x80808080u)
 #define LANE_NEXT(raw, row) LANE_DOWN4(raw, row, 4)
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
-    scale = lane_factors(raw);
+    uint word0 = lane_pick(LANE_FOUR(8), lane_word0), word1 = lane_pick(LANE_FOUR(12), lane_word1);
+    scale = vec2(unpackHalf2x16(word0 >> lane_shift0).x, unpackHalf2x16(word1 >> lane_shift1).x);
     least = vec2(0.0);
 }

@@ -12,10 +12,11 @@
 // Choice: PREFER 30 (5 on software renderers), above matmul_decode (10).
 //
 // TUNEs: UNROLL is the number of rows that are computed together: more rows hide more latency, but
-// need more registers. LEAST and UNIT_GROUPS set the number of groups: fewer groups stage x fewer
-// times. HALF is set if the second slice of a row is the last one and at most half full. TAIL then
-// lets fewer subgroups process these ends of rows; WIDE restricts TAIL to large N. WG_SIZE is the
-// group size. SUBGROUP is always the device's SUBGROUP_SIZE.
+// need more registers. TINY lets lib weight_subgroup convert codes as subnormal halves. Set it to 0
+// for a device that flushes these to 0. LEAST and UNIT_GROUPS set the number of groups: fewer
+// groups stage x fewer times. HALF is set if the second slice of a row is the last one and at most
+// half full. TAIL then lets fewer subgroups process these ends of rows; WIDE restricts TAIL to
+// large N. WG_SIZE is the group size. SUBGROUP is always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), one dispatch of many in a submit, barrier included, weights in no cache,
 // 2026-11-22, `build/tests/test_kernels_matmul list FILE`. Time in us, and GB/s of weights:
@@ -34,7 +35,13 @@
 //     1152 x 13824     11.4   10.1   12.6   11.5
 //     1152 x 131072    69.9   59.6   80.9   59.0
 //     1536 x 17920     13.2   12.6
-// TAIL is slower for few rows and for three slices, and no faster for f16.
+// TAIL is slower for few rows and for three slices, and no faster for f16. 1152 x 13824 in q5_0,
+// `kernels bench`, 2026-11-29: 16.8 us without and 15.4 us with TAIL.
+//
+// By type, 2048 x 16384, `kernels bench`, 2026-11-29, about 3 us more than a dispatch among others,
+// us: q4_k 16.3, q4_0 15.4, q4_1 15.5, q5_0 18.3, q5_1 16.8, q5_k 18.5, q6_k 17.7, q8_0 18.5, q3_k
+// 17.9, q2_k 16.8, iq4_nl 18.0, iq4_xs 19.0, mxfp4 16.7, f16 24.7. 4096 x 28672 in q4_k: 38.0, and
+// 32.6 with UNROLL 4.
 //
 // In a persistent program (Llama 3.2 1B q4_k, us): 2048 x 3072 2.7, 2048 x 2048 1.9, 2048 x 16384
 // 7.4, 8192 x 2048 4.8, the head (2048 x 128256) 50.6.
@@ -71,10 +78,11 @@
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE WG_SIZE = SOFTWARE ? 64 : min(512, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
+//! TUNE TINY = COMPUTE_UNITS >= 64 && REGISTERS > 200 in 0 1
 //! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
 //! TUNE HALF = K > 32 * SUBGROUP && K <= 48 * SUBGROUP && SUBGROUP == 32 in 0 1
 //! TUNE WIDE = N >= 64 * COMPUTE_UNITS && SHARED_BYTES > 24576 in 0 1
-//! TUNE TAIL = HALF && WIDE && (WEIGHT_q4_k || WEIGHT_q8_0) in 0 1
+//! TUNE TAIL = HALF && WIDE && !(WEIGHT_f32 || WEIGHT_f16 || WEIGHT_bf16) in 0 1
 //! TUNE LEAST = 4 in 2 4 8 16 32
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
@@ -99,8 +107,10 @@
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_subgroup
+//! LIB lane_iq4
 //! LIB weight_{weight}_subgroup weight_{weight}
 //! LIB weight_{weight}_subgroup weight_columns_subgroup
+//! LIB lane_dot
 //! LIB matmul_source
 //! LIB activations
 //! LIB matmul_result

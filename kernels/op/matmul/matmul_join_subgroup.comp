@@ -43,9 +43,10 @@
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE WG_SIZE = SOFTWARE ? 64 : min(512, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
+//! TUNE TINY = COMPUTE_UNITS >= 64 && REGISTERS > 200 in 0 1
 //! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
 //! TUNE HALF = K > 32 * SUBGROUP && K <= 48 * SUBGROUP && SUBGROUP == 32 in 0 1
-//! TUNE TAIL = HALF && SHARED_BYTES > 24576 && (WEIGHT_q4_k || WEIGHT_q8_0) in 0 1
+//! TUNE TAIL = HALF && SHARED_BYTES > 24576 && !(WEIGHT_f32 || WEIGHT_f16 || WEIGHT_bf16) in 0 1
 //! TUNE LEAST = 4 in 2 4 8 16 32
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
@@ -68,8 +69,10 @@
 //! REQUIRE WG_SIZE % SUBGROUP == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
 //! LIB weight_subgroup
+//! LIB lane_iq4
 //! LIB weight_{weight}_subgroup weight_{weight}
 //! LIB weight_{weight}_subgroup weight_columns_subgroup
+//! LIB lane_dot
 //! LIB matmul_join
 //! LIB activations
 //! LIB matmul_result

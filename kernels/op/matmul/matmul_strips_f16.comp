@@ -28,7 +28,7 @@
 //! VARIANT f16 strips
 //! WHEN phase prefill
 //! WHEN columns 2 4 8
-//! WHEN weight q8_0 q4_k q4_0 q5_0 q5_k q6_k
+//! WHEN weight q8_0 q4_k q4_0 q4_1 q5_0 q5_1 q2_k q3_k q5_k q6_k
 //! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu
@@ -48,7 +48,7 @@
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE MANY = MAX_INVOCATIONS >= 512 && SUBGROUP <= 32 && REGISTERS > 200 in 0 1
 //! TUNE SUBGROUPS = MANY ? 16 : 4 in 1 2 4 8 16
-//! TUNE LIGHT = WEIGHT_q4_k || WEIGHT_q4_0 in 0 1 // few words for 32 columns
+//! TUNE LIGHT = WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_q4_1 || WEIGHT_q5_1 in 0 1
 //! TUNE TALL = LIGHT && COLUMNS == 2 && N > 32 * COMPUTE_UNITS in 0 1
 //! TUNE THREAD_ROWS = TALL ? 4 : 2 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 8
@@ -57,6 +57,7 @@
 //! LET STRIP = min(4, SUBGROUP / 8) * THREAD_ROWS // rows
 //! LET ROW_SETS = min(SUBGROUPS, ceildiv(N, STRIP * GROUPS_MOST))
 //! LET HALVES = 1
+//! LET TINY = 0
 //! LOCAL WG_SIZE
 //! GROUPS min(ceildiv(BAND, STRIP * ROW_SETS), GROUPS_MOST)
 //! EXTENSION GL_KHR_shader_subgroup_basic

@@ -13,8 +13,9 @@
 //
 // TUNEs: THREAD_ROWS is the number of rows that reuse a loaded vec4 of X. TALL selects four, which
 // needs too many registers in a persistent program with more than 2 tokens. SUBGROUPS is the number
-// of subgroups per group. UNIT_GROUPS is the number of groups per compute unit. SUBGROUP is always
-// the device's SUBGROUP_SIZE.
+// of subgroups per group. LIGHT is set for types with few words for 32 columns. TINY is explained
+// in matmul_decode_subgroup. UNIT_GROUPS is the number of groups per compute unit. SUBGROUP is
+// always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), `kernels bench`, 2026-11-29, us for 2, 4 and 8 tokens: this kernel, then
 // matmul_columns_subgroup. Each time includes about 3 us of submission, which a dispatch among
@@ -40,7 +41,7 @@
 //! VARIANT subgroup strips
 //! WHEN phase prefill
 //! WHEN columns 2 4 8
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_0 q5_k q6_k mxfp4
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q4_1 q5_0 q5_1 q2_k q3_k q5_k q6_k mxfp4
 //! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu
@@ -60,7 +61,8 @@
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE MANY = MAX_INVOCATIONS >= 512 && SUBGROUP <= 32 && REGISTERS > 200 in 0 1
 //! TUNE SUBGROUPS = MANY ? 16 : 4 in 1 2 4 8 16
-//! TUNE LIGHT = WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_mxfp4 in 0 1 // few words for 32 columns
+//! TUNE TINY = COMPUTE_UNITS >= 64 && REGISTERS > 200 in 0 1
+//! TUNE LIGHT = WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_q4_1 || WEIGHT_q5_1 || WEIGHT_mxfp4 in 0 1
 //! TUNE TALL = LIGHT && COLUMNS == 2 && N > 32 * COMPUTE_UNITS in 0 1
 //! TUNE THREAD_ROWS = TALL ? 4 : 2 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 8

@@ -17,7 +17,7 @@
 // TUNEs: THREE is set if a row has three slices; groups then have up to 768 invocations. UNROLL is
 // the number of rows that are computed together: more rows hide more latency, but need more
 // registers. LEAST and UNIT_GROUPS set the number of groups. MOST limits WG_SIZE. TAIL is always 0.
-// SUBGROUP is always the device's SUBGROUP_SIZE.
+// TINY is explained in matmul_decode_subgroup. SUBGROUP is always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), one dispatch of many in a submit, barrier included, weights in no cache,
 // 2026-11-22, `build/tests/test_kernels_matmul list FILE`. Time in us, and GB/s of weights; sizes
@@ -53,6 +53,7 @@
 //! TUNE THREE = K > 64 * SUBGROUP && K <= 96 * SUBGROUP in 0 1
 //! TUNE MOST = THREE ? 768 : REGISTERS <= 93 ? 256 : 512 in 256 512 768
 //! TUNE WG_SIZE = SOFTWARE ? 64 : min(MOST, MAX_INVOCATIONS) in 64 128 256 384 512 768
+//! TUNE TINY = COMPUTE_UNITS >= 64 && REGISTERS > 200 in 0 1
 //! TUNE UNROLL = WEIGHT_f32 || REGISTERS <= 93 ? 1 : 2 in 1 2 4
 //! TUNE TAIL = 0 in 0
 //! TUNE LEAST = 4 in 2 4 8 16 32
@@ -75,8 +76,10 @@
 //! REQUIRE WG_SIZE % SUBGROUP == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
 //! LIB weight_subgroup
+//! LIB lane_iq4
 //! LIB weight_{weight}_subgroup weight_{weight}
 //! LIB weight_{weight}_subgroup weight_columns_subgroup
+//! LIB lane_dot
 //! LIB moe_glu
 //! LIB moe_rows
 //! LIB moe_choice

@@ -20,6 +20,7 @@
 //! CONST SCALED = 0
 //! TUNE SUBGROUP = 32 in 8 16 32
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
+//! TUNE TINY = 1 in 0 1
 //! LET HALVES = 0
 //! TUNE WG_SIZE = 16 in 16
 //! LOCAL WG_SIZE
@@ -28,13 +29,14 @@
 //! PREFER 1
 //! TOLERANCE 3e-12
 //! LIB weight_subgroup
+//! LIB lane_iq4
 //! LIB weight_{weight}_subgroup
+//! LIB lane_dot
 
 void body(uvec3 group)
 {
-    uint row = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x;
-    if (row >= rows)
-        return;
+    uint own = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x;
+    uint row = min(own, rows - 1u); // all invocations call lane_prepare()
     float sum = 0.0;
     for (uint slice = 0u; slice < uint(SLICES); slice++)
         for (uint lane = 0u; lane < uint(SUBGROUP); lane++) {
@@ -48,6 +50,8 @@ void body(uvec3 group)
             lane_prepare();
             sum += lane_dot(raw);
         }
+    if (own >= rows)
+        return;
 #if POST_add
     Y[row0 + row] += sum;
 #else

@@ -98,8 +98,8 @@ struct phase_name {
     /* If NULL, the name gets the prefix. Else NAME[e] becomes open e close. If only `close` is
      * NULL, NAME becomes `open`. */
     const char *open, *close;
-    /* An unconditional variable of file scope without an initial value: its type, and the elements
-     * of an array (else empty). */
+    /* A variable of file scope that is neither constant nor in a condition, without an initial
+     * value: its type, and the elements of an array (else empty). */
     struct dgl_str type, count;
     size_t declaration; /* number of the declaration; 0: it is not declared in a text */
     bool elsewhere;     /* the declaration is omitted: the program has another */
@@ -128,11 +128,13 @@ bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, st
 
 /* ---- loops: phase_unroll.c ---- */
 
+#define PHASE_ROUNDS 64 /* of a loop with an int counter that is unrolled */
+
 /* Appends the text, with its loops unrolled if their bounds are constants. Returns false if memory
  * runs out. */
 bool phase_unroll(struct dgl_str text, struct dgl_buf *out);
 /* Sets values[i] to the integer that the text defines as the macro PHASE_CONSTANT followed by i, or
- * to 0 if there is none or it has several values. Returns false if memory runs out. */
+ * to 0 if it has no value or several. Returns false if memory runs out. */
 #define PHASE_CONSTANT "phase_constant"
 bool phase_constants(struct dgl_str text, int64_t *values, size_t count);
 

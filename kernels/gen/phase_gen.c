@@ -26,7 +26,7 @@ static const char *const pool_types[] = {"float", "vec2",  "vec3", "vec4",  "uin
                                          "uvec3", "uvec4", "int",  "ivec2", "ivec3", "ivec4"};
 #define POOLS (sizeof(pool_types) / sizeof(*pool_types))
 
-/* A variable of file scope that several uses have: each keeps values of its own in it. */
+/* A variable of file scope that uses share. No value passes from one use to another. */
 struct shared_variable {
     struct dgl_str type;
     struct dgl_str own; /* its name in the first use */
@@ -530,32 +530,43 @@ static void count_elements(struct generator *g, uint32_t u, int64_t *counts)
     for (uint32_t i = 0; i < choice->kernel->num_libs; i++)
         dgl_buf_append(&text, choice->libs[i]->body, choice->libs[i]->body_len);
     dgl_buf_append(&text, body.p, body.len);
-    for (size_t i = 0; i < names->count; i++)
-        dgl_buf_printf(&text, "\n#define " PHASE_CONSTANT "%zu %.*s", i,
-                       (int)names->names[i].count.len, names->names[i].count.p);
+    for (size_t i = 0; i < names->count; i++) {
+        const struct dgl_str count = names->names[i].count;
+        dgl_buf_printf(&text, "\n#define " PHASE_CONSTANT "%zu ", i);
+        for (size_t c = 0; c < count.len; c++) /* one line, also if the declaration has several */
+            dgl_buf_putc(&text, count.p[c] == '\n' ? ' ' : count.p[c]);
+    }
     dgl_buf_putc(&text, '\n');
     g->failed |=
         text.failed || !phase_constants((struct dgl_str){text.p, text.len}, counts, names->count);
     dgl_buf_finish(&text);
 }
 
-/* Returns the variable for a name of use u: an array of this type that the use does not have yet,
- * or the variable of this name and type. Returns NULL if there is none. */
+/* Returns the variable of this name and type. Else, for an array that needs `count` elements, the
+ * smallest that is large enough, or the largest, among those that use u does not have yet. Returns
+ * NULL if there is none. */
 static struct shared_variable *find_variable(struct generator *g, uint32_t u,
-                                             const struct phase_name *name)
+                                             const struct phase_name *name, int64_t count)
 {
+    struct shared_variable *best = NULL;
     for (size_t i = 0; i < g->num_variables; i++) {
         struct shared_variable *v = &g->variables[i];
-        if (v->last <= u && dgl_str_equal(v->type, name->type) &&
-            (name->count.len ? v->count > 0 : !v->count && dgl_str_equal(v->own, name->name)))
+        if (v->last > u || !dgl_str_equal(v->type, name->type) || (v->count > 0) != (count > 0))
+            continue;
+        if (dgl_str_equal(v->own, name->name))
             return v;
+        const bool larger = best && v->count > best->count;
+        if (count > 0 && (!best || (best->count < count ? larger : !larger && v->count >= count)))
+            best = v;
     }
-    return NULL;
+    return best;
 }
 
-/* Only one use runs at a time, so all uses share their arrays, and variables of equal name and
+/* Only one use runs at a time, so all uses share their arrays by type, and scalars by name and
  * type. With separate variables the results of begin() would occupy registers for each use while
- * groups wait. (One variable for several names: 0 to 3% slower on one H200, driver 580.) */
+ * groups wait. Sharing one scalar between several names was 0 to 3% slower on one H200 (driver
+ * 580). An array whose initialisation is not unrolled is not shared, since it would keep all others
+ * from registers. */
 static void share_variables(struct generator *g, uint32_t u)
 {
     struct phase_names *names = &g->names[u];
@@ -568,11 +579,12 @@ static void share_variables(struct generator *g, uint32_t u)
         bool whole = name->declaration && !name->open; /* the declaration can be left out */
         for (size_t j = 0; j < names->count; j++)
             if (names->names[j].declaration == name->declaration)
-                whole &= is_number_type(names->names[j].type) &&
-                         (!names->names[j].count.len || counts[j] > 0);
+                whole &=
+                    is_number_type(names->names[j].type) &&
+                    (!names->names[j].count.len || (counts[j] > 0 && counts[j] <= PHASE_ROUNDS));
         if (!whole)
             continue;
-        struct shared_variable *v = find_variable(g, u, name);
+        struct shared_variable *v = find_variable(g, u, name, counts[i]);
         if (!v &&
             dgl_grow((void **)&g->variables, &g->cap_variables, g->num_variables + 1, sizeof(*v))) {
             const size_t at = g->num_variables++;
@@ -594,18 +606,55 @@ static void share_variables(struct generator *g, uint32_t u)
     free(counts);
 }
 
-/* Initialises the text's variables. Otherwise the compiler would keep them from one round of the
- * loop over rows to the next, in registers that other kernels need. (Llama 3.2 1B on 2026-11-22, by
- * Mesa's compiler for a Radeon: 478 registers without, 112 with.) */
-static void put_reset(struct generator *g, struct dgl_str type, const char *name, int64_t count)
+/* Initialises a variable. `count` is the text of an array's elements, else empty. Otherwise the
+ * compiler would keep it from one round of the loop over rows to the next, in registers that other
+ * kernels need. (Llama 3.2 1B on 2026-11-22, by Mesa's compiler for a Radeon: 478 registers
+ * without, 112 with.) */
+static void put_reset(struct generator *g, struct dgl_str type, const char *name, const char *count)
 {
     const int len = (int)type.len;
-    if (count > 0)
-        dgl_buf_printf(g->out, "    for (int i = 0; i < %lld; i++)\n        %s[i] = %.*s(0);\n",
-                       (long long)count, name, len, type.p);
+    if (*count)
+        dgl_buf_printf(g->out, "    for (int i = 0; i < int(%s); i++)\n        %s[i] = %.*s(0);\n",
+                       count, name, len, type.p);
     else
         dgl_buf_printf(g->out, "    %s = %.*s(0);\n", name, len, type.p);
 }
+
+/* Initialises the variables of use u that it does not share. */
+static void put_own_resets(struct generator *g, uint32_t u)
+{
+    const struct phase_names *names = &g->names[u];
+    for (size_t i = 0; i < names->count; i++) {
+        const struct phase_name *name = &names->names[i];
+        struct dgl_buf count = {0};
+        struct dgl_str bad;
+        if (name->open || !is_number_type(name->type))
+            continue;
+        phase_text_rewrite(names, name->count, &count, &bad);
+        dgl_buf_putc(&count, '\0');
+        g->failed |= count.failed;
+        if (!count.failed)
+            put_reset(g, name->type,
+                      kept(g, dgl_arena_printf(&g->arena, "P%u_%.*s", u, (int)name->name.len,
+                                               name->name.p)),
+                      count.p);
+        dgl_buf_finish(&count);
+    }
+}
+
+/* Initialises the shared variables, or those of one use if `last` is its number plus one. */
+static void put_shared_resets(struct generator *g, uint32_t last)
+{
+    for (size_t i = 0; i < g->num_variables; i++) {
+        const struct shared_variable *v = &g->variables[i];
+        char count[24] = "";
+        if (v->count > 0)
+            snprintf(count, sizeof(count), "%lld", (long long)v->count);
+        if (last == 0 || v->last == last)
+            put_reset(g, v->type, v->name, count);
+    }
+}
+
 /* Writes the function that loads the row's values. */
 static void put_load(struct generator *g, const struct phase_use *use, uint32_t u)
 {
@@ -637,9 +686,10 @@ static void put_run(struct generator *g, const struct phase_use *use, uint32_t u
 {
     const struct kernel *kernel = use->choice->kernel;
     dgl_buf_printf(g->out, "void P%u_run(uint row, uvec4 head, uint g)\n{\n", u);
-    for (size_t i = 0; i < g->num_variables && !kernel->begins; i++)
-        if (g->variables[i].last == u + 1)
-            put_reset(g, g->variables[i].type, g->variables[i].name, g->variables[i].count);
+    if (!kernel->begins) {
+        put_shared_resets(g, u + 1);
+        put_own_resets(g, u);
+    }
     if (is_batched(g->program)) /* for bodies that read the state without naming a row */
         dgl_buf_puts(g->out, "    step_row = 0u;\n");
     dgl_buf_printf(g->out, "    P%u_load(row);\n", u);
@@ -648,14 +698,16 @@ static void put_run(struct generator *g, const struct phase_use *use, uint32_t u
 }
 
 /* Runs the part of a kernel that does not depend on other groups, so that the first weights are
- * loaded while groups wait. Variables that it passes to body() are undefined before it. */
+ * loaded while groups wait. Variables of all uses are initialised before it. */
 static void put_begin(struct generator *g)
 {
     const struct phase_program *p = g->program;
     struct dgl_buf *out = g->out;
     dgl_buf_puts(out, "void phase_begin(uint row, uvec4 head, uint g)\n{\n");
-    for (size_t i = 0; i < g->num_variables; i++)
-        put_reset(g, g->variables[i].type, g->variables[i].name, g->variables[i].count);
+    put_shared_resets(g, 0);
+    for (uint32_t u = 0; u < p->num_uses; u++)
+        if (p->uses[u].choice->kernel->begins)
+            put_own_resets(g, u);
     dgl_buf_puts(out, "    if (g >= head.z) {\n");
     for (uint32_t u = 0; u < p->num_uses; u++) {
         const struct kernel *kernel = p->uses[u].choice->kernel;

@@ -70,7 +70,7 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
     struct dgl_str type = {0}; /* of the list of declarations at hand */
     int depth = 0;             /* of brackets of all kinds */
     int conditions = 0;        /* open #if */
-    bool directive = false;
+    bool directive = false, constant = false;
     if (!kernel_lexer_init(&lexer, text, 1)) {
         names->failed = true;
         return;
@@ -90,6 +90,8 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
             depth++;
         else if (!directive && is_mark(&token, ")]}"))
             depth--;
+        if (!directive && depth == 0)
+            constant = (constant && !is_mark(&token, ";")) || dgl_str_eq(token.text, "const");
         if (directive && is_mark(&before, "#"))
             conditions += (token.text.len > 1 && memcmp(token.text.p, "if", 2) == 0) -
                           dgl_str_eq(token.text, "endif");
@@ -105,7 +107,7 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
                 names->declarations++;
             }
             name.declaration = names->declarations;
-            if (is_mark(&next, ";,[") && conditions == 0)
+            if (is_mark(&next, ";,[") && conditions == 0 && !constant)
                 name.type = type;
             if (is_mark(&next, "["))
                 name.count = until_bracket(ahead);
@@ -179,7 +181,7 @@ bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, st
             struct_depth = braces;
         if (in_struct && is_mark(&token, "}"))
             in_struct = struct_depth >= 0 && braces >= struct_depth;
-        /* Omits a declaration that an earlier text contains. Lines keep their numbers. */
+        /* Omits a declaration that the head of the program has. Lines keep their numbers. */
         const struct phase_name *declared = token.kind == TOKEN_WORD && !directive && braces == 0 &&
                                                     parens == 0 && next.kind == TOKEN_WORD
                                                 ? phase_names_find(names, next.text)

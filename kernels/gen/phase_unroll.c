@@ -17,7 +17,6 @@
 #include "kernels/format/kernel_lexer.h"
 #include "kernels/phases.h"
 
-#define MOST_ROUNDS 64          /* of a loop with an int counter */
 #define MOST_UINTS  16          /* of a loop with a uint counter */
 #define MOST_COPIES 4096        /* of a text in nested loops */
 #define MOST_BYTES  (8u << 20u) /* of a program; the loops after this limit are kept */
@@ -25,8 +24,10 @@
 struct unroller {
     struct kernel_token *tokens; /* the last one is TOKEN_END */
     size_t count, cap;
-    struct kernel_var *constants; /* names live in `arena`; "" if the name has several values */
+    struct kernel_var *constants; /* names live in `arena`; "" if the name is in `spoilt` */
     size_t num_constants, cap_constants;
+    struct dgl_str *spoilt; /* names that are no constants */
+    size_t num_spoilt, cap_spoilt;
     struct dgl_arena arena;
     struct dgl_buf *out;
     bool failed; /* out of memory */
@@ -35,7 +36,7 @@ struct unroller {
 /* Tokens of a loop: its header ends before `body`, and it ends before `end`. */
 struct loop {
     struct dgl_str type, name;
-    int64_t values[MOST_ROUNDS]; /* of the counter */
+    int64_t values[PHASE_ROUNDS]; /* of the counter */
     size_t rounds;
     size_t body, end;
 };
@@ -93,24 +94,35 @@ static bool evaluate(struct unroller *u, size_t from, size_t to, int64_t *value)
     return ok;
 }
 
+/* A name that has several values, or one that is no integer expression, is no constant. */
 static void add_constant(struct unroller *u, struct dgl_str name, size_t from, size_t to)
 {
-    int64_t value;
-    bool known = evaluate(u, from, to, &value);
-    for (size_t i = 0; i < u->num_constants; i++)
-        if (dgl_str_eq(name, u->constants[i].name)) {
-            if (!known || u->constants[i].value != value)
-                u->constants[i].name = "";
+    int64_t value = 0;
+    const bool known = evaluate(u, from, to, &value);
+    for (size_t i = 0; i < u->num_spoilt; i++)
+        if (dgl_str_equal(name, u->spoilt[i]))
             return;
-        }
-    if (!known)
+    struct kernel_var *same = NULL;
+    for (size_t i = 0; i < u->num_constants && !same; i++)
+        if (dgl_str_eq(name, u->constants[i].name))
+            same = &u->constants[i];
+    if (known && same && same->value == value)
         return;
-    const char *copy = dgl_arena_strndup(&u->arena, name.p, name.len);
-    if (!copy || !dgl_grow((void **)&u->constants, &u->cap_constants, u->num_constants + 1,
-                           sizeof(*u->constants)))
+    if (same)
+        same->name = "";
+    if (known && !same) {
+        const char *copy = dgl_arena_strndup(&u->arena, name.p, name.len);
+        if (copy && dgl_grow((void **)&u->constants, &u->cap_constants, u->num_constants + 1,
+                             sizeof(*u->constants)))
+            u->constants[u->num_constants++] = (struct kernel_var){copy, value};
+        else
+            u->failed = true;
+    } else if (dgl_grow((void **)&u->spoilt, &u->cap_spoilt, u->num_spoilt + 1,
+                        sizeof(*u->spoilt))) {
+        u->spoilt[u->num_spoilt++] = name;
+    } else {
         u->failed = true;
-    else
-        u->constants[u->num_constants++] = (struct kernel_var){copy, value};
+    }
 }
 
 /* Finds `#define NAME value`, and `const int NAME = value;` outside of functions. */
@@ -200,7 +212,7 @@ static bool count_rounds(struct loop *loop, int64_t value, int64_t last, bool le
                          char step, int64_t by)
 {
     const bool is_int = dgl_str_eq(loop->type, "int");
-    const size_t most = is_int ? MOST_ROUNDS : MOST_UINTS;
+    const size_t most = is_int ? PHASE_ROUNDS : MOST_UINTS;
     const int64_t far = INT32_MAX, least = is_int ? -far : 0;
     for (loop->rounds = 0; (less ? value < last : value > last) || (or_equal && value == last);) {
         if (loop->rounds == most || value < least || value > far)
@@ -291,6 +303,7 @@ static void unroller_finish(struct unroller *u, struct kernel_lexer *lexer)
 {
     free(u->tokens);
     free(u->constants);
+    free(u->spoilt);
     dgl_arena_finish(&u->arena);
     kernel_lexer_finish(lexer);
 }

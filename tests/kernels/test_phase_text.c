@@ -81,11 +81,13 @@ static void test_rewrite(void **state)
 static void test_variables(void **state)
 {
     (void)state;
-    static const char text[] = "uint a, b[K + 1];\nconst uint c = 1u;\nvec4 d;\nfloat e();\n"
-                               "#if K\nfloat f;\n#endif\nuvec4 g[2];\nvoid h() { uint i; }\n";
+    static const char text[] =
+        "uint a, b[K + 1];\nconst uint c = 1u, k[1] = uint[1](2u);\nvec4 d;\nfloat e();\n"
+        "#if K\nfloat f;\n#endif\nuvec4 g[2];\nvoid h() { uint i; }\n";
     static const char *const want[][3] = {
-        {"a", "uint", ""}, {"b", "uint", "K + 1"}, {"c", "", ""},       {"d", "vec4", ""},
-        {"e", "", ""},     {"f", "", ""},          {"g", "uvec4", "2"}, {"h", "", ""},
+        {"a", "uint", ""}, {"b", "uint", "K + 1"}, {"c", "", ""},
+        {"k", "", "1"},    {"d", "vec4", ""},      {"e", "", ""},
+        {"f", "", ""},     {"g", "uvec4", "2"},    {"h", "", ""},
     };
     struct phase_names names = {.prefix = "P3_"};
     phase_names_scan(&names, DGL_STR(text));
@@ -110,11 +112,13 @@ static void test_constants(void **state)
                                "const int M = N * 3, L = f(N);\n"
                                "#define phase_constant0 N * M\n#define phase_constant1\n"
                                "#define phase_constant2 L\n#define phase_constant3 SEVERAL\n"
-                               "#define phase_constant4 uint(M) + 1u\n#define phase_constant9 5\n";
-    static const int64_t want[] = {12, 0, 0, 0, 7, 0};
-    int64_t values[6];
-    assert_true(phase_constants(DGL_STR(text), values, 6));
-    for (size_t i = 0; i < 6; i++)
+                               "#define phase_constant4 uint(M) + 1u\n#define phase_constant9 5\n"
+                               "#define LATE f(N)\n#define LATE 4\n#define SEVERAL 1\n"
+                               "#define phase_constant5 LATE\n#define phase_constant6 SEVERAL\n";
+    static const int64_t want[] = {12, 0, 0, 0, 7, 0, 0, 0};
+    int64_t values[8];
+    assert_true(phase_constants(DGL_STR(text), values, 8));
+    for (size_t i = 0; i < 8; i++)
         if (values[i] != want[i])
             fail_msg("constant %zu is %lld, wanted %lld", i, (long long)values[i],
                      (long long)want[i]);

@@ -22,10 +22,10 @@
 // the latency of weights and x, a round with a barrier. Rounds are not used if a quarter of the
 // subgroups would be idle.
 //
-//! LET IQ = WEIGHT_iq1_s || WEIGHT_iq1_m || WEIGHT_iq2_xxs || WEIGHT_iq2_xs || WEIGHT_iq2_s
-//! LET IQ4 = WEIGHT_iq4_nl || WEIGHT_iq4_xs
-//! LET TABLE = IQ || WEIGHT_iq3_xxs || WEIGHT_iq3_s ? 4096 : IQ4 ? 2048 : 0 // bytes
-//! LET FITS = max(1, min((SHARED_BYTES - 9216 - TABLE) / 144, WG_SIZE) / SUBGROUP) // slices of x
+//! LET GRID8 = WEIGHT_iq1_s || WEIGHT_iq1_m ? 1024 : WEIGHT_iq2_s ? 512 : WEIGHT_iq2_xs ? 256 : 0
+//! LET GRID = WEIGHT_iq3_s ? 256 : WEIGHT_iq3_xxs || WEIGHT_iq2_xxs ? 128 : GRID8
+//! LET TABLE = WEIGHT_iq4_nl || WEIGHT_iq4_xs ? 512 : GRID // words of the format's table
+//! LET FITS = max(1, min((SHARED_BYTES - 9216 - 4 * TABLE) / 144, WG_SIZE) / SUBGROUP) // slices
 //! LET WHOLE = ceildiv(SLICES, max(1, WG_SIZE / SUBGROUP)) // passes, if x fitted
 //! LET PASSES = 4 * SLICES >= 3 * WHOLE * (WG_SIZE / SUBGROUP) ? WHOLE : ceildiv(SLICES, FITS)
 //! LET STAGED = ceildiv(SLICES, PASSES)
@@ -38,10 +38,11 @@
 //! LET SUBGROUPS_N = (WG_SIZE / SUBGROUP - TAILS) / max(1, FULL)
 //! LET TURN = 2 * max(1, SUBGROUPS_N) * UNROLL
 //! LET CHUNK = max(1, min(min(WG_SIZE, 2048 / SLICES) / TURN, ceildiv(GROUP_ROWS, TURN))) * TURN
+//! SHARED uint lane_table[TABLE]
 //! SHARED vec4 xs[X_SLICES * SUBGROUP * 9]
 //! SHARED float part[CHUNK * SLICES]
 //! LIB loop_end
-// Needs libs weight_*_subgroup, the parameter rows, the tunables WG_SIZE, SUBGROUP and
+// Needs libs weight_*_subgroup and lane_dot, the parameter rows, the tunables WG_SIZE, SUBGROUP and
 // UNROLL, the constants or LETs SLICES (the slices that make one result) and GROUP_ROWS (the most
 // rows that a group has), and four functions of the kernel:
 uint gemv_slice(uint slice);       // its number in a row; called before rows of it are read

@@ -1,10 +1,10 @@
 // The product of a lane's 32 columns of a row with x, from the parts that lib weight_*_subgroup
 // unpacks.
 //
-// Needs libs weight_subgroup and weight_*_subgroup.
+// Needs libs weight_subgroup and weight_*_subgroup, and HALVES 0.
 float lane_sum0, lane_sum1; // of the lane's x, of 16 columns each
 
-// Call when lane_x has the lane's x, in all invocations of the group.
+// Call once when lane_x has the lane's x, in all invocations of the group.
 void lane_prepare()
 {
     LANE_TABLES

@@ -1,13 +1,9 @@
 // Weights for kernels with subgroups, of formats that have no lib weight_*_subgroup of their own.
 //
-// A lane has 32 neighbouring columns, which lib weight_* reads and converts. The table of a format
-// with a grid is in shared memory: constant memory serves lanes with different indices one by one.
-// Needs libs weight_subgroup and weight_*. Only kernels whose lanes have one row at a time can use
-// it, since the parts of a row are in lane_w.
-//
-//! LET GRID8 = WEIGHT_iq1_s || WEIGHT_iq1_m ? 1024 : WEIGHT_iq2_s ? 512 : WEIGHT_iq2_xs ? 256 : 0
-//! LET GRID = WEIGHT_iq3_s ? 256 : WEIGHT_iq3_xxs || WEIGHT_iq2_xxs ? 128 : GRID8 // words
-//! SHARED uint lane_grid[GRID]
+// A lane has 32 neighbouring columns, which lib weight_* reads and converts. Needs libs
+// weight_subgroup and weight_*. Formats with a grid have its words in lane_table: constant memory
+// serves lanes with different indices one by one. Only kernels whose lanes have one row at a time
+// can use it, since the parts of a row are in lane_w.
 #define LANE_FETCHES (32 / WEIGHT_SPAN)
 #define LANE_RAW     (LANE_FETCHES * WEIGHT_RAW * 4)
 #define LANE_GROUPS  1
@@ -40,11 +36,11 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     }
 }
 
-void lane_grid_copy()
+void lane_copy_grid()
 {
-#if GRID > 0
-    for (uint i = gl_LocalInvocationID.x; i < uint(GRID); i += uint(WG_SIZE))
-        lane_grid[i] = WEIGHT_GRID[i];
+#if !WEIGHT_tq1_0 && !WEIGHT_tq2_0 && !WEIGHT_q1_0 && !WEIGHT_q2_0
+    for (uint i = gl_LocalInvocationID.x; i < uint(TABLE); i += uint(WG_SIZE))
+        lane_table[i] = WEIGHT_GRID[i];
     memoryBarrierShared(); barrier();
 #endif
 }
@@ -54,12 +50,15 @@ vec4 lane_w[4]; // 16 columns of the row
 void lane_decode(uint raw[LANE_RAW], int at, uint k)
 {
     uvec4 four[WEIGHT_RAW];
+    vec4 w[4];
     for (int i = 0; i < WEIGHT_RAW; i++)
         four[i] = LANE_FOUR(at + 4 * i);
-    weight_decode16(four, k, lane_w);
+    weight_decode16(four, k, w);
+    for (int i = 0; i < 4; i++)
+        lane_w[i] = w[i];
 }
 
-#define LANE_TABLES lane_grid_copy();
+#define LANE_TABLES lane_copy_grid();
 #define LANE_READY(raw, row)   lane_decode(raw, 0, lane_k);
 #define LANE_QUAD(raw, row, i) lane_w[i]
 #define LANE_NEXT(raw, row)    lane_decode(raw, 16 / WEIGHT_SPAN * WEIGHT_RAW * 4, lane_k + 16u);

@@ -22,7 +22,6 @@ void lane_begin(uint first, uint lane, uint width, uint zero)
     // uvec4 of codes, one per block; the scales follow, eight to a uvec4
     const uint BLOCKS = uint((K + 31) / 32);
     uint block = min(first + lane, BLOCKS - 1u);
-    lane_one = LANE_ONE(zero);
     lane_codes = block;
     lane_scale = BLOCKS + block / 8u;
     lane_word = block / 2u & 3u;

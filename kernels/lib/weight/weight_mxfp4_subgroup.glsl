@@ -46,7 +46,7 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
          LANE_NUMBERS((raw)[(row) + (i)] << 1, (raw)[(row) + (i)] << 4))
 #define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
 
-// Numbers are 2^-14 of their values.
+// Parts are 2^-14 of their values, so the scale has a factor of 2^14.
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {
     uint exponent = lane_pick(LANE_FOUR(4), lane_word) >> lane_shift & 255u;

@@ -29,7 +29,7 @@ void lane_begin(uint first, uint lane, uint width, uint zero)
     lane_one = LANE_ONE(zero);
     lane_codes = block;
     lane_fifths = BLOCKS + block / 4u;
-    lane_fifth_word = (first + lane) & 3u; // not of `block`, for LANE_QUAD
+    lane_fifth_word = block & 3u;
     lane_scale = word / 4u;
     lane_word = word & 3u;
     lane_half = block % 2u * 16u;

@@ -8,18 +8,21 @@
 // its last columns; their x is 0.
 //
 // A lane's columns are unpacked half by half, in four parts of four columns. LANE_TABLES fills
-// tables in shared memory, in all invocations of the group. LANE_READY(raw, row) prepares the words
-// of the row in raw[row] and on, and LANE_QUAD(raw, row, i) is part i as floats. LANE_NEXT(raw,
-// row) moves the bits of the second half to the place of the first. The columns of a part are those
-// of lane_vec4(), in the order of LANE_ORDER(). A weight is
+// tables in shared memory in all invocations of the group, and ends with a barrier if there are
+// any. matmul_strips does not call it. LANE_READY(raw, row) prepares the words of the row in
+// raw[row] and on, and LANE_QUAD(raw, row, i) is part i as floats. LANE_NEXT(raw, row) moves the
+// bits of the second half to the place of the first. The columns of a part are those of
+// lane_vec4(), in the order of LANE_ORDER(). A weight is
 //     scale * (LANE_UP * part - LANE_CENTRE) - least.
 // lane_affine() returns scale and least of both halves, which are equal if LANE_GROUPS is 1; call
 // it before LANE_READY. `least` is 0 without LANE_MINIMUM, and `scale` is 1 without LANE_SCALED.
-// The parts do not change if lane_begin() is called for a slice that begins a multiple of 256
-// columns further.
+// matmul_strips calls lane_begin() for its next step after LANE_READY, so LANE_QUAD and LANE_NEXT
+// of its formats use no variable that lane_begin() sets. Kernels declare HALVES and TINY, which are
+// explained below.
 
-// 1.0 in a register that the compiler cannot see through: with two literals NVIDIA needs two
-// instructions for (word & mask) | one. `zero` is 0 where no compiler can know it.
+// The bits of 1.0 in a register that the compiler cannot see through, to make other constants from:
+// with two literals NVIDIA needs two instructions for (word & mask) | constant. `zero` is 0 where
+// no compiler can know it.
 uint lane_one;
 #define LANE_ONE(zero) (0x3F800000u | (zero))
 
@@ -35,7 +38,7 @@ uint lane_one;
     raw[(at) + 2] = v4.z; \
     raw[(at) + 3] = v4.w;
 
-// Those four again, for lane_dot(). What lane_fetch() reads is chosen from there: a choice in
+// Those four again. lane_affine() and LANE_READY select words from them: a selection in
 // lane_fetch() would wait for the load at once, with nothing in between.
 #define LANE_FOUR(at) uvec4(raw[at], raw[(at) + 1], raw[(at) + 2], raw[(at) + 3])
 
@@ -51,9 +54,10 @@ uint lane_pick(uvec4 four, uint at)
 #define weight_load(i)  lane_pick(W[(i) / 4u], (i) % 4u)
 #define weight_load2(i) (((i) & 2u) == 0u ? W[(i) / 4u].xy : W[(i) / 4u].zw)
 #define weight_load4(i) W[(i) / 4u]
-#define weight_grid(i)  lane_grid[i]
+#define weight_grid(i)  lane_table[i]
 
-// The lane's columns of x. No function takes them as an array: NVIDIA's compiler copied it.
+// The lane's columns of x, which lane_prepare() reorders and scales. No function takes them as an
+// array: NVIDIA's compiler copied it.
 vec4 lane_x[8];
 
 // Sum of sixteen of them, lane_x[at] to lane_x[at + 3].

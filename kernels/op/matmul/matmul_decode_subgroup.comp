@@ -12,14 +12,16 @@
 // Choice: PREFER 30 (5 on software renderers), above matmul_decode (10).
 //
 // TUNEs: UNROLL is the number of rows that are computed together: more rows hide more latency, but
-// need more registers. TINY lets lib weight_subgroup convert codes as subnormal halves. Set it to 0
-// for a device that flushes these to 0. LEAST and UNIT_GROUPS set the number of groups: fewer
+// need more registers. TINY lets lib weight_subgroup convert codes as subnormal halves. It is set
+// for GPUs that are like the measured one. Set it to 0 for a device that flushes subnormal halves
+// to 0; mxfp4 needs them with any value. LEAST and UNIT_GROUPS set the number of groups: fewer
 // groups stage x fewer times. HALF is set if the second slice of a row is the last one and at most
 // half full. TAIL then lets fewer subgroups process these ends of rows; WIDE restricts TAIL to
 // large N. WG_SIZE is the group size. SUBGROUP is always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), one dispatch of many in a submit, barrier included, weights in no cache,
-// 2026-11-22, `build/tests/test_kernels_matmul list FILE`. Time in us, and GB/s of weights:
+// 2026-11-22, before lib lane_dot, `build/tests/test_kernels_matmul list FILE`. Time in us, and
+// GB/s of weights:
 //     K x N            q4_k          q8_0          f16
 //     2048 x 3072       6.7   530     7.2   930     8.3  1510
 //     2048 x 2048       5.4   440     5.9   760     6.6  1280
@@ -38,10 +40,11 @@
 // TAIL is slower for few rows and for three slices, and no faster for f16. 1152 x 13824 in q5_0,
 // `kernels bench`, 2026-11-29: 16.8 us without and 15.4 us with TAIL.
 //
-// By type, 2048 x 16384, `kernels bench`, 2026-11-29, about 3 us more than a dispatch among others,
-// us: q4_k 16.3, q4_0 15.4, q4_1 15.5, q5_0 18.3, q5_1 16.8, q5_k 18.5, q6_k 17.7, q8_0 18.5, q3_k
-// 17.9, q2_k 16.8, iq4_nl 18.0, iq4_xs 19.0, mxfp4 16.7, f16 24.7. 4096 x 28672 in q4_k: 38.0, and
-// 32.6 with UNROLL 4.
+// 2048 x 16384 by type, `kernels bench`, 2026-11-29, us. Each time includes about 3 us of
+// submission.
+//     q4_0  q4_1  q4_k  q5_0  q5_1  q5_k  q6_k  q8_0  q2_k  q3_k  iq4_nl  iq4_xs  mxfp4   f16
+//     15.4  15.5  16.3  18.3  16.8  18.5  17.7  18.5  16.8  17.9    18.0    19.0   16.7  24.7
+// 4096 x 28672 in q4_k takes 38.0 us, and 32.6 us with UNROLL 4.
 //
 // In a persistent program (Llama 3.2 1B q4_k, us): 2048 x 3072 2.7, 2048 x 2048 1.9, 2048 x 16384
 // 7.4, 8192 x 2048 4.8, the head (2048 x 128256) 50.6.
@@ -100,7 +103,7 @@
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
-//! REQUIRE !TAIL || ceildiv(K, 32) * 144 <= SHARED_BYTES - 9216 && ceildiv(K, 32) <= WG_SIZE
+//! REQUIRE !TAIL || SLICES * SUBGROUP * 144 <= SHARED_BYTES - 13312 && ceildiv(K, 32) <= WG_SIZE
 //! REQUIRE !TAIL || SUBGROUP >= 32
 //! REQUIRE WG_SIZE % SUBGROUP == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30

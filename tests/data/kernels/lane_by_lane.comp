@@ -22,6 +22,7 @@
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
 //! TUNE TINY = 1 in 0 1
 //! LET HALVES = 0
+//! SHARED uint lane_table[WEIGHT_iq4_nl || WEIGHT_iq4_xs ? 512 : 0]
 //! TUNE WG_SIZE = 16 in 16
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, WG_SIZE)

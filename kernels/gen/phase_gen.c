@@ -565,8 +565,8 @@ static struct shared_variable *find_variable(struct generator *g, uint32_t u,
 /* Only one use runs at a time, so all uses share their arrays by type, and scalars by name and
  * type. With separate variables the results of begin() would occupy registers for each use while
  * groups wait. Sharing one scalar between several names was 0 to 3% slower on one H200 (driver
- * 580). An array whose initialisation is not unrolled is not shared, since it would keep all others
- * from registers. */
+ * 580). An array of more than PHASE_ROUNDS elements is not shared: its initialisation is not
+ * unrolled, so no use could keep the array in registers. */
 static void share_variables(struct generator *g, uint32_t u)
 {
     struct phase_names *names = &g->names[u];

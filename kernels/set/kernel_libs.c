@@ -32,9 +32,10 @@ static enum dgl_status check_lib_pair(const struct dgl_log *log, const struct ke
 }
 
 /* On failure *at is the conflicting lib, preferably one that is not built in. It is NULL if a lib
- * is missing. */
+ * is missing. Texts that are all built in are compared only with `builtin`. */
 static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct kernel_set *set,
-                                         const struct kernel *kernel, const struct kernel_lib **at)
+                                         const struct kernel *kernel, bool builtin,
+                                         const struct kernel_lib **at)
 {
     struct used_lib *used = NULL;
     size_t num_used = 0, cap = 0;
@@ -57,10 +58,12 @@ static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct
                              "%s.glsl",
                              kernel->path, ref->line, name, kernel->name, name));
             *at = lib;
-            TRY(kernel_lib_check(log, kernel, lib));
+            const bool own = builtin || kernel->source != 0 || lib->source != 0;
+            if (own)
+                TRY(kernel_lib_check(log, kernel, lib));
             for (size_t i = 0; i < num_used; i++) {
                 *at = lib->source != 0 ? lib : used[i].lib;
-                if (used[i].ref != r && used[i].lib != lib)
+                if ((own || used[i].lib->source != 0) && used[i].ref != r && used[i].lib != lib)
                     TRY(check_lib_pair(log, kernel, used[i].lib, lib));
             }
             if (!dgl_grow((void **)&used, &cap, num_used + 1, sizeof(*used)))
@@ -108,7 +111,8 @@ static void drop_lib(struct kernel_set *set, const struct kernel_lib *lib)
                 (--set->num_libs - index) * sizeof(set->libs[0]));
 }
 
-enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_set *set)
+enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_set *set,
+                                      bool builtin)
 {
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < set->count && status == DGL_OK;) {
@@ -116,7 +120,7 @@ enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_s
         const struct kernel_lib *lib = NULL;
         struct fault_log own;
         kernel_set_begin_file(&own, log, set);
-        status = check_kernel_libs(&own.log, set, kernel, &lib);
+        status = check_kernel_libs(&own.log, set, kernel, builtin, &lib);
         const bool wrong = status != DGL_OK, of_lib = kernel->source == 0 && lib;
         status = fault_log_end(&own, of_lib ? lib->path : kernel->path, status);
         if (!wrong) {

@@ -201,7 +201,7 @@ enum dgl_status kernel_set_create(const struct dgl_log *log,
     set->keeps_faults = params->keep_faults;
     TRY(kernel_set_add_builtins(log, set));
     TRY(kernel_set_add_files(log, set, params));
-    TRY(kernel_set_check_libs(log, set));
+    TRY(kernel_set_check_libs(log, set, false));
     TRY(add_hints(log, set, params));
     *out = kernel_set_ref(set);
 done:

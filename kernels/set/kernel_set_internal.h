@@ -45,7 +45,10 @@ enum dgl_status kernel_text_copy(const struct dgl_log *log, const struct dgl_ker
 /* ---- kernel_libs.c --------------------------------------------------------------------------- */
 
 /* Checks that the libs of all kernels exist and do not conflict. If the set keeps faults, drops the
- * texts with errors. */
-enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_set *set);
+ * texts with errors. Built-in kernels are compared with built-in libs only with `builtin`: each
+ * kernel for any type of weights has the libs of all formats, which takes milliseconds, and a test
+ * does it. */
+enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_set *set,
+                                      bool builtin);
 
 #endif

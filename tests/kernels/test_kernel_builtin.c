@@ -5,6 +5,7 @@
 
 #include "kernels/format/kernel_format.h"
 #include "kernels/phases.h"
+#include "kernels/set/kernel_set_internal.h"
 #include "tests/support/kernel_sets.h"
 
 /* Returns the value of the first directive `name`, or an empty string. */
@@ -113,6 +114,18 @@ static void every_variable_has_a_number_type(void **state)
         const struct kernel_lib *lib = kernel_set_lib_at(set, i);
         check_variables(lib->path, (struct dgl_str){lib->body, lib->body_len});
     }
+    kernel_set_destroy(&set);
+}
+
+/* Programs do not compare built-in kernels with built-in libs when they start. */
+static void every_lib_fits_its_kernels(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    if (kernel_set_check_libs(&log.log, set, true) != DGL_OK)
+        fail_msg("%s", log.text);
     kernel_set_destroy(&set);
 }
 
@@ -228,6 +241,7 @@ int main(void)
         cmocka_unit_test(every_summary_is_whole),
         cmocka_unit_test(every_kernel_is_named_like_its_file),
         cmocka_unit_test(every_variable_has_a_number_type),
+        cmocka_unit_test(every_lib_fits_its_kernels),
         cmocka_unit_test(every_kernel_may_have_crlf),
     };
     return cmocka_run_group_tests_name("kernel_builtin", tests, NULL, NULL) +

@@ -2,8 +2,8 @@
 //
 // A lane has 32 neighbouring columns, which lib weight_* reads and converts. Needs libs
 // weight_subgroup and weight_*. Formats with a grid have its words in lane_table: constant memory
-// serves lanes with different indices one by one. Only kernels whose lanes have one row at a time
-// can use it, since the parts of a row are in lane_w.
+// serves lanes with different indices one by one. The parts of a row are in lane_w, so a lane can
+// have only one row at a time.
 #define LANE_FETCHES (32 / WEIGHT_SPAN)
 #define LANE_RAW     (LANE_FETCHES * WEIGHT_RAW * 4)
 #define LANE_GROUPS  1

@@ -2,8 +2,8 @@
 // gemv_subgroup and matmul_strips.
 //
 // A slice has 32 * SUBGROUP columns, of which a lane of the subgroup has 32. lane_begin() finds the
-// columns of the lane in a row; `width` lanes have columns of the slice, whose first column is 32 *
-// `first`. lane_vec4() returns the index of the vec4 of the slice's x for part i of the lane.
+// columns of the lane in a row; `width` lanes have columns of the slice, which begins at column
+// 32 * `first`. lane_vec4() returns the index of the vec4 of the slice's x for part i of the lane.
 // lane_fetch() reads the LANE_RAW words of a row. W is uvec4. Lanes beyond the end of the row read
 // its last columns; their x is 0.
 //

@@ -101,6 +101,8 @@ void exec_cache_clear(struct exec_cache *cache);
  * and writes. `programs` is borrowed. */
 enum dgl_status exec_dispatch_create(struct dgl_device *dev, const struct plan *plan,
                                      struct programs *programs, struct exec **out);
+/* Bytes of the parameter blocks of such an executor, if they fit in one buffer. */
+uint64_t exec_dispatch_params_bytes(const struct dgl_device *dev);
 /* Dispatches of a run of this executor, for tests. Borrowed. */
 const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run);
 /* Compiles, in one batch, all missing programs of these shapes. `how`: see

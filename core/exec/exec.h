@@ -91,8 +91,6 @@ enum dgl_status exec_cache_get(struct exec_cache *cache, struct exec *exec, stru
                                const struct memory *memory, struct exec_run **out);
 /* Returns NULL if there is no such run yet. */
 struct exec_run *exec_cache_find(const struct exec_cache *cache, struct recipe recipe);
-/* Destroys the run of a recipe, if there is one. No submit of it may be pending. */
-void exec_cache_drop(struct exec_cache *cache, struct recipe recipe);
 void exec_cache_clear(struct exec_cache *cache);
 
 /* ---- dispatch executor: dispatch.c ----------------------------------------------------------- */

@@ -216,7 +216,7 @@ static enum dgl_status put_family(struct composer *c)
     case GGUF_QWEN3_MOE:
         TRY(put_experts(c, "num_experts"));
         TRY(copy_size(c, "moe_intermediate_size", "expert_feed_forward_length"));
-        TRY(gguf_opt_bool((struct gguf_reader){c->log, c->m->file},
+        TRY(gguf_opt_bool((struct gguf_reader){.log = c->log, .file = c->m->file},
                           key_of(c, "expert_weights_norm"), &norm));
         fields_set(c->out, "norm_topk_prob", field_bool(norm), key_of(c, "expert_weights_norm"));
         set_unsaid(c, "decoder_sparse_step", field_i64(1));

@@ -6,6 +6,7 @@
 
 #include "loader/gguf/gguf_config.h"
 #include "loader/gguf/gguf_split.h"
+#include "loader/gguf/gguf_turns.h"
 #include "loader/gguf/gguf_view.h"
 #include "loader/gguf/gguf_vocab.h"
 #include "loader/tensor/model_files.h"
@@ -22,11 +23,13 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
     enum dgl_status status;
     TRY(gguf_model_init(log, file, raw, &model));
     TRY(gguf_vocab_read(log, file, &out->vocab));
-    TRY(gguf_vocab_stops(log, &out->vocab, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids));
+    long embed = tensor_source_find(raw, "token_embd.weight"); /* its absence is an error later */
+    uint64_t rows = embed < 0 ? UINT64_MAX : tensor_source_at(raw, (size_t)embed)->shape[0];
+    TRY(gguf_turns_stops(log, &out->vocab, rows, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids));
     TRY(gguf_tokenizer_config_write(log, file, &out->vocab, &out->tokenizer_config));
     ids.bos_id = (int32_t)out->vocab.bos;
     TRY(gguf_config_read(log, &model, &ids, &out->config));
-    status = gguf_view_create(log, &model, raw, &out->tensors);
+    status = gguf_view_create(log, &model, raw, &out->skipped, &out->tensors);
     raw = NULL;
 done:
     tensor_source_destroy(&raw);
@@ -55,6 +58,7 @@ void gguf_parts_finish(struct gguf_parts *parts)
     vocab_lists_finish(&parts->vocab);
     dgl_buf_finish(&parts->tokenizer_config);
     tensor_source_destroy(&parts->tensors);
+    model_skipped_finish(&parts->skipped);
 }
 
 bool gguf_is_model(const struct dgl_source *source, const char *path)
@@ -99,13 +103,16 @@ enum dgl_status gguf_text_load(const struct dgl_log *log, const struct dgl_sourc
     struct gguf_set set;
     struct vocab_lists vocab;
     struct dgl_buf out = {0};
+    struct dgl_log errors = log ? *log : (struct dgl_log){0};
     bool tokenizer = strcmp(name, FILE_TOKENIZER) == 0;
     if (!tokenizer && strcmp(name, FILE_TOKENIZER_CONFIG) != 0)
         return DGL_OK;
     enum dgl_status status = gguf_set_open(log, source, path, &set);
     if (status != DGL_OK)
         return status;
-    TRY(gguf_vocab_read(log, &set.parts[0].header, &vocab));
+    /* Opening the model has printed the warnings. */
+    errors.level = DGL_LOG_ERROR;
+    TRY(gguf_vocab_read(log ? &errors : NULL, &set.parts[0].header, &vocab));
     if (!tokenizer)
         TRY(gguf_tokenizer_config_write(log, &set.parts[0].header, &vocab, &out));
     else if (vocab.kind != VOCAB_NONE)

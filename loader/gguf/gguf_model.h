@@ -13,6 +13,7 @@ struct gguf_parts {
     struct vocab_lists vocab;        /* borrows from the file */
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
     struct tensor_source *tensors;   /* with Hugging Face names */
+    struct model_skipped skipped;    /* parts of the file that are left out */
 };
 enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *path, struct gguf_parts *out);

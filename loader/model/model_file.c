@@ -157,6 +157,8 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     TRY(config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
                            : config_write(log, &parts->config, f));
     TRY(desc_read(log, &parts->config, f));
+    f->skipped = parts->skipped;
+    parts->skipped = (struct model_skipped){0};
     TRY(tensors_bind(log, config_name.p, f));
     snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
 done:

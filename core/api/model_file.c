@@ -8,7 +8,6 @@
 #include "loader/model/model_list.h"
 #include "loader/model/model_path.h"
 #include "loader/model/synthetic_model.h"
-#include "loader/tokenizer/tokenizer.h"
 
 enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
 {
@@ -37,11 +36,8 @@ static enum dgl_status open_checked(const struct dgl_log *log,
                                     struct dgl_model_file **out)
 {
     enum dgl_status status = model_file_open(log, params, out);
-    if (status == DGL_OK && (*out)->info.has_tokenizer) {
-        status = model_file_tokenizer(log, *out, &(*out)->tok);
-        if (status == DGL_OK)
-            status = model_file_check_tokenizer(log, *out, (*out)->tok);
-    }
+    if (status == DGL_OK)
+        status = model_file_load_tokenizer(log, *out);
     if (status != DGL_OK)
         model_file_close(out);
     return status;

@@ -31,9 +31,10 @@ static enum dgl_status load_from_model(const struct dgl_log *log, const char *pa
     enum dgl_status status = model_file_open(log, &(struct model_open_params){.path = path}, &file);
     if (status != DGL_OK)
         return status;
-    if (file->info.has_tokenizer)
-        status = model_file_tokenizer(log, file, out);
-    else
+    status = model_file_load_tokenizer(log, file);
+    *out = file->tok;
+    file->tok = NULL;
+    if (status == DGL_OK && !*out)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: the model has no tokenizer; give it ids, or a tokenizer.json", path);
     model_file_close(&file);
@@ -62,7 +63,7 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
     if (!json)
         status = dgl_fail_memory(log, path, strlen(path));
     else if (format != MODEL_RDRR && dgl_path_exists(json))
-        status = load_file(log, json, out);
+        status = model_folder_tokenizer(log, &blob_files, path, out);
     else
         status = load_from_model(log, path, out);
     free(json);

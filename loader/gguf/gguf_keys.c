@@ -211,8 +211,8 @@ static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m
                         "%s: general.architecture is \"%s\"%s; supported: " GGUF_ARCH_NAMES,
                         m->file->name, DGL_PRINTABLE_STR(name), experts > 0 ? " with experts" : "");
     m->experts = (int32_t)experts;
-    TRY(gguf_arch_need_i64(log, m, "block_count", MAX_COUNT, &layers));
-    m->layers = (int32_t)layers;
+    TRY(gguf_arch_i64(log, m, "block_count", MAX_COUNT, &layers));
+    m->layers = (int32_t)layers; /* 0 if it is missing, which gguf_model_init() reports */
     /* Llama with a sliding window is Mistral in Hugging Face. */
     int64_t window = 0;
     if (m->arch->family == GGUF_LLAMA)
@@ -226,12 +226,13 @@ done:
 enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_file *file,
                                 const struct tensor_source *raw, struct gguf_model *out)
 {
-    int64_t heads = 0, hidden = 0;
+    int64_t layers = 0, heads = 0, hidden = 0;
     *out = (struct gguf_model){.file = file, .raw = raw};
     enum dgl_status status;
     TRY(find_arch(log, out));
     TRY(check_keys(log, out));
     TRY(check_unused(log, out));
+    TRY(gguf_arch_need_i64(log, out, "block_count", MAX_COUNT, &layers));
     TRY(gguf_arch_need_i64(log, out, "attention.head_count", MAX_COUNT, &heads));
     TRY(gguf_arch_need_i64(log, out, "embedding_length", MAX_COUNT, &hidden));
     int64_t kv_heads = heads, head_dim = hidden / heads;

@@ -32,10 +32,11 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
     } texts[] = {
         {FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len},
         {FILE_TOKENIZER_CONFIG, &f->tokenizer_config_json, &f->tokenizer_config_len},
+        {FILE_SPECIAL_TOKENS, &f->special_tokens_json, &f->special_tokens_len},
         {FILE_GENERATION_CONFIG, &f->generation_config_json, &f->generation_config_len},
     };
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         TRY(model_text_load(from, texts[i].name, texts[i].text, texts[i].len));
 done:
     return status;
@@ -373,6 +374,7 @@ void model_file_close(struct dgl_model_file **file)
     free(f->config);
     free(f->tokenizer_json);
     free(f->tokenizer_config_json);
+    free(f->special_tokens_json);
     free(f->generation_config_json);
     free(f->hint_defaults);
     free(f->hint_pinned);
@@ -394,30 +396,4 @@ enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl
     }
     dgl_buf_finish(&text);
     return status;
-}
-
-enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
-                                     struct dgl_tokenizer **out)
-{
-    if (file->vocab.kind != VOCAB_NONE)
-        return tokenizer_create_lists(log, &file->vocab, out);
-    char *name = dgl_path_join(file->path, FILE_TOKENIZER);
-    enum dgl_status status =
-        name ? tokenizer_create(log, name, file->tokenizer_json, file->tokenizer_json_len, out)
-             : dgl_fail_memory(log, "path", strlen(file->path));
-    free(name);
-    return status;
-}
-
-enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
-                                           const struct dgl_model_file *file,
-                                           const struct dgl_tokenizer *tok)
-{
-    int32_t max = tokenizer_max_id(tok);
-    if (max < file->desc.vocab)
-        return DGL_OK;
-    return dgl_fail(log, DGL_ERR_FORMAT,
-                    "%s: " FILE_TOKENIZER " has ids up to %" PRId32 ", but vocab_size is %" PRId32
-                    "; the two belong to different models",
-                    file->path, max, file->desc.vocab);
 }

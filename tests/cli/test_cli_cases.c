@@ -2,10 +2,13 @@
  * are in the shared test data, with a README each that says how the expected result is known. */
 #include "tests/support/test.h"
 
+#include <stdlib.h>
+
+#include "core/base/file.h"
 #include "tests/support/process.h"
 
 #define MODELS      "cases/models.tar.xz"
-#define GENERATE(n) "generate", "--device", "any", "--temp", "0", "-n", n, "-p", "x\n", "-m", MODEL
+#define GENERATE(n) "generate", "--device", "any", "--temp", "0", "-n", n, "-p", "x\n", "-m"
 #define MODEL       "@model@" /* replaced by the path of the model */
 
 struct case_row {
@@ -17,19 +20,20 @@ struct case_row {
     const char *err; /* part of standard error; NULL = it has no warning */
 };
 
+#define EOS   "hf-eos-only-in-tokenizer-config/model"
 #define TURNS "gguf-turn-end-not-control/"
 
 static const struct case_row rows[] = {
-    {"turn end of type control", TURNS "type3.gguf", {GENERATE("8")}, "Hi you", NULL, NULL},
+    {"turn end of type control", TURNS "type3.gguf", {GENERATE("8"), MODEL}, "Hi you", NULL, NULL},
     {"turn end of type user-defined",
      TURNS "type4.gguf",
-     {GENERATE("8")},
+     {GENERATE("8"), MODEL},
      "Hi you",
      NULL,
      "warning: "},
     {"turn end of type normal",
      TURNS "type1.gguf",
-     {GENERATE("8")},
+     {GENERATE("8"), MODEL},
      "Hi you",
      NULL,
      "<end_of_turn> (id 260, type 1): read as control tokens, by their names"},
@@ -47,7 +51,7 @@ static const struct case_row rows[] = {
      "warning: "},
     {"index beside model.safetensors",
      "stale-index-beside-single-file/model",
-     {GENERATE("2")},
+     {GENERATE("2"), MODEL},
      "Hi you",
      NULL,
      NULL},
@@ -57,6 +61,30 @@ static const struct case_row rows[] = {
      NULL,
      "lm_head",
      "model.safetensors.index.json beside it is left out"},
+    {"id at vocab_size",
+     "tokenizer-id-at-vocab-size/model",
+     {GENERATE("2"), MODEL},
+     "Hi you",
+     NULL,
+     "ids without a row there: <image_soft_token> (264)"},
+    {"eos_token of tokenizer_config.json",
+     EOS,
+     {"inspect", "-m", MODEL},
+     NULL,
+     "stop id    260 <end_of_turn> (tokenizer_config.json)",
+     NULL},
+    {"eos_token of tokenizer_config.json ends an answer",
+     EOS,
+     {"generate", "--device", "any", "--temp", "0", "-n", "8", "-p", "x\n", "-m", MODEL},
+     "Hi you",
+     NULL,
+     "| eos |"},
+    {"added_tokens_decoder",
+     "added-tokens-decoder/model",
+     {"tokenize", "-m", MODEL, "-p", "<|user|>Hi<|bot|>"},
+     "259,74,107,260\n",
+     NULL,
+     NULL},
 };
 
 /* Returns the number of times that `part` is in `text`. */
@@ -89,7 +117,71 @@ static void a_file_is_read_as_elsewhere(void **state)
     process_finish(&r);
 }
 
+static void run(struct process_result *r, const char *const *args, int code)
+{
+    process_run(&(struct process_params){.args = args}, r);
+    assert_code(r, code);
+}
+
+/* A prompt may not contain an id without a row, and no output of a conversion has it. */
+static void ids_without_a_row_are_left_out(void **state)
+{
+    const char *to = *state, *model = test_unpacked(MODELS, "tokenizer-id-at-vocab-size/model");
+    struct process_result r;
+    char *dir, *out;
+    if (!model)
+        SKIP("%s is not there (DOPPLERGL_TEST_DATA)", MODELS);
+    dir = test_tmpdir();
+    out = dgl_path_join(dir, "out");
+    run(&r,
+        (const char *[]){"generate", "--device", "any", "-n", "1", "-p", "<image_soft_token>", "-m",
+                         model, NULL},
+        1);
+    assert_one_error(
+        &r, "token 0 of the prompt is 264 (<image_soft_token>), the vocabulary has ids 0 to 263");
+    process_finish(&r);
+    run(&r, (const char *[]){"convert", model, out, "--to", to, NULL}, 0);
+    assert_contains(r.err, "left out of the output: <image_soft_token>");
+    process_finish(&r);
+    run(&r, (const char *[]){GENERATE("2"), out, NULL}, 0);
+    assert_string_equal(r.out, "Hi you");
+    assert_null(strstr(r.err, "image_soft_token"));
+    process_finish(&r);
+    run(&r, (const char *[]){"tokenize", "-m", out, "-p", "<image_soft_token>", NULL}, 0);
+    assert_null(strstr(r.out, "264"));
+    process_finish(&r);
+    free(out);
+    test_tmpdir_remove(dir);
+}
+
+/* Special tokens that only tokenizer_config.json names stay special in the output. */
+static void special_tokens_are_converted(void **state)
+{
+    const char *to = *state, *model = test_unpacked(MODELS, "added-tokens-decoder/model");
+    struct process_result r;
+    char *dir, *out;
+    if (!model)
+        SKIP("%s is not there (DOPPLERGL_TEST_DATA)", MODELS);
+    dir = test_tmpdir();
+    out = dgl_path_join(dir, "out");
+    run(&r, (const char *[]){"convert", model, out, "--to", to, NULL}, 0);
+    process_finish(&r);
+    run(&r, (const char *[]){"tokenize", "-m", out, "-p", "<|user|>Hi<|bot|>", NULL}, 0);
+    assert_string_equal(r.out, "259,74,107,260\n");
+    process_finish(&r);
+    free(out);
+    test_tmpdir_remove(dir);
+}
+
 int main(void)
 {
-    return test_run_table("cli cases", a_file_is_read_as_elsewhere, rows);
+    static char pack[] = "rdrr", gguf[] = "gguf";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(ids_without_a_row_are_left_out, pack),
+        cmocka_unit_test_prestate(ids_without_a_row_are_left_out, gguf),
+        cmocka_unit_test_prestate(special_tokens_are_converted, pack),
+        cmocka_unit_test_prestate(special_tokens_are_converted, gguf),
+    };
+    int failures = test_run_table("cli cases", a_file_is_read_as_elsewhere, rows);
+    return failures + cmocka_run_group_tests_name("cli cases converted", tests, NULL, NULL);
 }

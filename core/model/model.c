@@ -263,6 +263,7 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
                                              &(struct model_open_params){
                                                  .path = p->path,
                                                  .source = p->source,
+                                                 .override_kv = p->override_kv,
                                                  .verify = p->hash_weights != DGL_HASH_NEVER,
                                                  .hash_cache = gl_program_cache_dir(dev->gl),
                                                  .trust_cache = p->hash_weights == DGL_HASH_CHANGED,

@@ -89,6 +89,7 @@ static enum dgl_status open_input(struct job *job)
     const struct dgl_convert_params *p = job->params;
     struct model_open_params open = {.path = p->in,
                                      .verify = true,
+                                     .override_kv = p->override_kv,
                                      .progress_cb = p->progress_cb,
                                      .progress_priv = p->progress_priv};
     enum dgl_status status;

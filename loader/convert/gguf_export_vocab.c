@@ -286,7 +286,7 @@ enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_mo
     TRY(doppler_tokenizer_parse(log, FILE_TOKENIZER, model->tokenizer_json,
                                 model->tokenizer_json_len, &x.doc));
     TRY(model_file_tokenizer(log, model, &x.tok));
-    TRY(chat_source_load(log, model->source, model->path, &x.chat));
+    TRY(chat_source_load(log, model->source, model->path, model->override_kv, &x.chat));
     x.tokens = dgl_new_array(struct token, (size_t)x.count);
     if (!x.tokens)
         TRY(dgl_fail_memory(log, "vocabulary", (uint64_t)x.count * sizeof(*x.tokens)));

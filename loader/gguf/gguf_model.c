@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "loader/gguf/gguf_config.h"
+#include "loader/gguf/gguf_override.h"
 #include "loader/gguf/gguf_split.h"
 #include "loader/gguf/gguf_turns.h"
 #include "loader/gguf/gguf_view.h"
@@ -38,13 +39,28 @@ done:
     return status;
 }
 
+/* Opens the files, with the corrections of `override_kv`. */
+static enum dgl_status set_open(const struct dgl_log *log, const struct dgl_source *source,
+                                const char *path, const char *const *override_kv,
+                                struct gguf_set *out)
+{
+    enum dgl_status status = gguf_set_open(log, source, path, out);
+    if (status != DGL_OK)
+        return status;
+    status = gguf_override_apply(log, override_kv, &out->parts[0].header);
+    if (status != DGL_OK)
+        gguf_set_close(out);
+    return status;
+}
+
 enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,
-                                const char *path, struct gguf_parts *out)
+                                const char *path, const char *const *override_kv,
+                                struct gguf_parts *out)
 {
     struct gguf_set set;
     struct tensor_source *raw = NULL;
     *out = (struct gguf_parts){0};
-    enum dgl_status status = gguf_set_open(log, source, path, &set);
+    enum dgl_status status = set_open(log, source, path, override_kv, &set);
     if (status != DGL_OK)
         return status;
     const struct gguf_file *file = &set.parts[0].header; /* lives on in the source */
@@ -78,12 +94,13 @@ bool gguf_has_magic(const struct dgl_source *source, const char *path)
 }
 
 enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct dgl_source *source,
-                                    const char *path, struct dgl_tokenizer **out)
+                                    const char *path, const char *const *override_kv,
+                                    struct dgl_tokenizer **out)
 {
     struct gguf_set set;
     struct vocab_lists vocab;
     *out = NULL;
-    enum dgl_status status = gguf_set_open(log, source, path, &set);
+    enum dgl_status status = set_open(log, source, path, override_kv, &set);
     if (status != DGL_OK)
         return status;
     status = gguf_vocab_read(log, &set.parts[0].header, &vocab);
@@ -98,7 +115,8 @@ enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct dgl_
 }
 
 enum dgl_status gguf_text_load(const struct dgl_log *log, const struct dgl_source *source,
-                               const char *path, const char *name, char **text, size_t *len)
+                               const char *path, const char *const *override_kv, const char *name,
+                               char **text, size_t *len)
 {
     struct gguf_set set;
     struct vocab_lists vocab;
@@ -107,12 +125,14 @@ enum dgl_status gguf_text_load(const struct dgl_log *log, const struct dgl_sourc
     bool tokenizer = strcmp(name, FILE_TOKENIZER) == 0;
     if (!tokenizer && strcmp(name, FILE_TOKENIZER_CONFIG) != 0)
         return DGL_OK;
-    enum dgl_status status = gguf_set_open(log, source, path, &set);
+    /* Opening the model has printed the warnings and notices. */
+    errors.level = DGL_LOG_ERROR;
+    if (log)
+        log = &errors;
+    enum dgl_status status = set_open(log, source, path, override_kv, &set);
     if (status != DGL_OK)
         return status;
-    /* Opening the model has printed the warnings. */
-    errors.level = DGL_LOG_ERROR;
-    TRY(gguf_vocab_read(log ? &errors : NULL, &set.parts[0].header, &vocab));
+    TRY(gguf_vocab_read(log, &set.parts[0].header, &vocab));
     if (!tokenizer)
         TRY(gguf_tokenizer_config_write(log, &set.parts[0].header, &vocab, &out));
     else if (vocab.kind != VOCAB_NONE)

@@ -35,12 +35,13 @@ static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
         TRY(gguf_opt_str(r, KEY("pre"), &pre));
         v->pre = gguf_pre_find(pre.p ? pre : dgl_str_of(GGUF_PRE_DEFAULT));
         if (!pre.p)
-            dgl_warn(r.log,
-                     "%s: " KEY("pre") " is missing: \"" GGUF_PRE_DEFAULT
-                                       "\" is used, as in llama.cpp, which may cut texts in other "
-                                       "places than the "
-                                       "model expects",
-                     v->name);
+            dgl_warn(
+                r.log,
+                "%s: " KEY(
+                    "pre") " is missing: \"" GGUF_PRE_DEFAULT "\" is used, as in "
+                           "llama.cpp, which may cut texts in other places than the model expects; "
+                           "--override-kv " KEY("pre") "=str:NAME names another",
+                v->name);
         if (v->pre) {
             v->add_bos = v->pre->add_bos;
             return DGL_OK;

@@ -11,6 +11,7 @@
 #include "core/base/mem.h"
 #include "loader/desc/model_bind.h"
 #include "loader/gguf/gguf_model.h"
+#include "loader/gguf/gguf_override.h"
 #include "loader/hf/hf_model.h"
 #include "loader/model/model_path.h"
 #include "loader/model/model_text.h"
@@ -306,14 +307,19 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     enum dgl_status status;
     TRY(blob_source_choose(log, params->source, &f->source));
-    if (synthetic_is_path(params->path))
+    if (synthetic_is_path(params->path)) {
+        TRY(gguf_override_refuse(log, params->override_kv, params->path));
         return synthetic_model_init(log, params->path, f);
+    }
+    f->override_kv = params->override_kv;
     TRY(model_path_resolve(log, f->source, params->path, &f->path, &f->name));
     TRY(model_format_find(log, f->source, f->path, &f->format));
     if (f->format != MODEL_GGUF)
+        TRY(gguf_override_refuse(log, params->override_kv, f->path));
+    if (f->format != MODEL_GGUF)
         return f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
     struct gguf_parts parts;
-    TRY(gguf_model_open(log, f->source, f->path, &parts));
+    TRY(gguf_model_open(log, f->source, f->path, params->override_kv, &parts));
     if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))
         f->name[strlen(f->name) - strlen(".gguf")] = 0;
     status = gguf_take(log, &parts, f);

@@ -41,6 +41,7 @@ struct dgl_model_file {
     char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text, or NULL */
     char quantization[32];             /* headline: "bf16", "q4_k_m" */
     char manifest_sha256[65];          /* "" for folders */
+    const char *const *override_kv;    /* as given when it was opened; borrowed, for conversions */
     struct dgl_tokenizer *tok;         /* of model_file_load_tokenizer(), or NULL */
     struct chat_source chat;           /* used by dgl_inspect() only */
     struct dgl_model_info
@@ -64,6 +65,7 @@ struct model_open_params {
     const char *hash_cache;             /* cache folder of hash_cache.h, or NULL */
     bool trust_cache;                   /* with `verify`: files in the cache are not read again */
     struct dgl_verify_result *verified; /* number of hashed files and bytes, or NULL */
+    const char *const *override_kv;     /* of a GGUF file: gguf_override.h; NULL = none */
     dgl_progress_cb progress_cb;
     void *progress_priv;
 };

@@ -10,6 +10,7 @@
 #define MODELS      "cases/models.tar.xz"
 #define GENERATE(n) "generate", "--device", "any", "--temp", "0", "-n", n, "-p", "x\n", "-m"
 #define MODEL       "@model@" /* replaced by the path of the model */
+#define HELLO       "@hello@" /* replaced by the path of a conversation */
 
 struct case_row {
     const char *name;
@@ -85,6 +86,33 @@ static const struct case_row rows[] = {
      "259,74,107,260\n",
      NULL,
      NULL},
+    {"corrected key",
+     TURNS "type3.gguf",
+     {"inspect", "--override-kv", "llama.context_length=int:64", "-m", MODEL},
+     NULL,
+     "context 64,",
+     "llama.context_length is 64, by override-kv"},
+    {"added key",
+     TURNS "type3.gguf",
+     {"tokenize", "-p", "Hi", "--override-kv", "tokenizer.ggml.add_eos_token=bool:true", "-m",
+      MODEL},
+     "74,107,1\n",
+     NULL,
+     "tokenizer.ggml.add_eos_token is true, by override-kv; the file has no such key"},
+    {"corrected pre-tokenizer in an answer",
+     TURNS "type3.gguf",
+     {"generate", "--device", "any", "--temp", "0", "-n", "2", "-p", "x\n", "--override-kv",
+      "tokenizer.ggml.pre=str:qwen2", "-m", MODEL},
+     "Hi you",
+     NULL,
+     "tokenizer.ggml.pre is qwen2, by override-kv"},
+    {"corrected template",
+     TURNS "type3.gguf",
+     {"chat", "--device", "any", "--temp", "0", "-n", "2", "--messages", HELLO, "--override-kv",
+      "tokenizer.chat_template=str:{{ 'x\n' }}", "-m", MODEL},
+     "Hi you",
+     NULL,
+     "tokenizer.chat_template is "},
 };
 
 /* Returns the number of times that `part` is in `text`. */
@@ -103,8 +131,12 @@ static void a_file_is_read_as_elsewhere(void **state)
     struct process_result r;
     if (!model)
         SKIP("%s is not there (DOPPLERGL_TEST_DATA)", MODELS);
+    char *path = strdup(model);
+    char *hello = strdup(test_unpacked(MODELS, "hf-eos-only-in-tokenizer-config/m.json"));
     for (size_t i = 0; i < 16 && row->args[i]; i++)
-        args[i] = strcmp(row->args[i], MODEL) == 0 ? model : row->args[i];
+        args[i] = strcmp(row->args[i], MODEL) == 0   ? path
+                  : strcmp(row->args[i], HELLO) == 0 ? hello
+                                                     : row->args[i];
     process_run(&(struct process_params){.args = args}, &r);
     assert_code(&r, 0);
     if (row->out)
@@ -114,7 +146,10 @@ static void a_file_is_read_as_elsewhere(void **state)
     if (row->err)
         assert_contains(r.err, row->err);
     assert_true(occurrences(r.err, "warning: ") <= (row->err ? 1 : 0));
+    assert_true(occurrences(r.err, "by override-kv") <= 1);
     process_finish(&r);
+    free(path);
+    free(hello);
 }
 
 static void run(struct process_result *r, const char *const *args, int code)
@@ -173,6 +208,44 @@ static void special_tokens_are_converted(void **state)
     test_tmpdir_remove(dir);
 }
 
+struct bad_override {
+    const char *name, *text;
+    const char *model; /* in the archive */
+    int code;
+    const char *said;
+};
+
+static const struct bad_override bad_overrides[] = {
+    {"no type", "a=1", TURNS "type3.gguf", 2, "--override-kv: \"a=1\": wanted KEY=TYPE:VALUE"},
+    {"no key", "=int:1", TURNS "type3.gguf", 2, "wanted KEY=TYPE:VALUE"},
+    {"unknown type", "a=u32:1", TURNS "type3.gguf", 2, "has type \"u32\": wanted"},
+    {"int that is none", "a=int:x", TURNS "type3.gguf", 2, "the value is no int"},
+    {"float that is none", "a=float:", TURNS "type3.gguf", 2, "the value is no float"},
+    {"bool that is none", "a=bool:1", TURNS "type3.gguf", 2, "the value is no bool"},
+    {"another type than the file's", "llama.block_count=str:one", TURNS "type3.gguf", 1,
+     "llama.block_count is u32 in "},
+    {"list of texts", "tokenizer.ggml.tokens=str:a", TURNS "type3.gguf", 1,
+     "tokenizer.ggml.tokens is an array of string in "},
+    {"alignment", "general.alignment=int:64", TURNS "type3.gguf", 1, "cannot be replaced"},
+    {"key of the architecture that nobody reads", "llama.nothing=int:1", TURNS "type3.gguf", 1,
+     "key llama.nothing is not known"},
+    {"value that does not fit", "llama.block_count=int:0", TURNS "type3.gguf", 1,
+     "llama.block_count is 0, wanted an integer from 1"},
+    {"folder", "a=int:1", EOS, 1, "override-kv corrects keys of GGUF files"},
+};
+
+static void wrong_corrections_are_refused(void **state)
+{
+    const struct bad_override *row = *state;
+    const char *model = test_unpacked(MODELS, row->model);
+    struct process_result r;
+    if (!model)
+        SKIP("%s is not there (DOPPLERGL_TEST_DATA)", MODELS);
+    run(&r, (const char *[]){"inspect", "-m", model, "--override-kv", row->text, NULL}, row->code);
+    assert_one_error(&r, row->said);
+    process_finish(&r);
+}
+
 int main(void)
 {
     static char pack[] = "rdrr", gguf[] = "gguf";
@@ -183,5 +256,6 @@ int main(void)
         cmocka_unit_test_prestate(special_tokens_are_converted, gguf),
     };
     int failures = test_run_table("cli cases", a_file_is_read_as_elsewhere, rows);
+    failures += test_run_table("wrong corrections", wrong_corrections_are_refused, bad_overrides);
     return failures + cmocka_run_group_tests_name("cli cases converted", tests, NULL, NULL);
 }

@@ -439,7 +439,7 @@ static void composed_fields_have_names(void **state)
     gb_finish(&b, &bytes);
     char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
     test_write_file(dir, "m.gguf", bytes.p, bytes.len);
-    assert_int_equal(gguf_model_open(NULL, &blob_files, path, &parts), DGL_OK);
+    assert_int_equal(gguf_model_open(NULL, &blob_files, path, NULL, &parts), DGL_OK);
     check_fields(row->name, &parts.config);
     gguf_parts_finish(&parts);
     dgl_buf_finish(&bytes);

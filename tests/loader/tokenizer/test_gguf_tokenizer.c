@@ -25,8 +25,8 @@ static struct dgl_tokenizer *tokenizer_of(const char *path, bool text)
     struct test_log log;
     test_log_init(&log, DGL_LOG_WARN);
     enum dgl_status status =
-        text ? gguf_text_load(&log.log, &blob_files, path, "tokenizer.json", &json, &len)
-             : gguf_tokenizer_load(&log.log, &blob_files, path, &tok);
+        text ? gguf_text_load(&log.log, &blob_files, path, NULL, "tokenizer.json", &json, &len)
+             : gguf_tokenizer_load(&log.log, &blob_files, path, NULL, &tok);
     if (status == DGL_OK && text)
         status = tokenizer_create(&log.log, path, json, len, &tok);
     if (status != DGL_OK)

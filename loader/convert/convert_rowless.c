@@ -9,6 +9,7 @@
 #include "loader/convert/gguf_export.h"
 #include "loader/tensor/model_files.h"
 #include "loader/tokenizer/tok_vocab.h"
+#include "loader/tokenizer/tokenizer.h"
 
 struct dropper {
     const struct dgl_log *log;
@@ -41,24 +42,19 @@ static enum dgl_status drop(struct dropper *d, struct dgl_str content)
                : dgl_fail_memory(d->log, "tokens without a row", content.len);
 }
 
-static enum dgl_status find_rowless(struct dropper *d, const struct dgl_json *root)
+/* The tokenizer knows the tokens of all files, and the ids that new ones get. */
+static enum dgl_status find_rowless(struct dropper *d)
 {
-    const struct dgl_json *list = dgl_json_get(root, "added_tokens");
-    enum dgl_status status = DGL_OK;
-    int64_t id;
-    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
-        if (dgl_json_i64(dgl_json_get(v, "id"), &id) && is_rowless(d, id))
-            TRY(drop(d, dgl_json_str(dgl_json_get(v, "content"))));
-    }
-    list = dgl_json_get(dgl_json_get(root, "model"), "vocab");
-    int64_t index = 0;
-    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v), index++) {
-        bool object = dgl_json_is(list, DGL_JSON_OBJECT);
-        id = index; /* of a Unigram list: the index is the id */
-        if ((!object || dgl_json_i64(v, &id)) && is_rowless(d, id))
-            TRY(drop(d, object ? dgl_json_key(v) : dgl_json_str(dgl_json_at(v, 0))));
+    struct dgl_tokenizer *tok = NULL;
+    struct dgl_str content;
+    enum dgl_status status;
+    TRY(model_file_tokenizer(d->log, d->model, &tok));
+    for (int32_t id = d->model->desc.vocab; id <= tokenizer_max_id(tok); id++) {
+        if (tokenizer_spelling(tok, id, &content))
+            TRY(drop(d, content));
     }
 done:
+    tokenizer_destroy(&tok);
     return status;
 }
 
@@ -178,13 +174,11 @@ enum dgl_status convert_drop_rowless(const struct dgl_log *log, struct dgl_model
 {
     enum { SHOWN = 4 };
     struct dropper d = {.log = log, .model = m};
-    struct dgl_json_doc *doc = NULL;
     struct dgl_buf list = {0};
     enum dgl_status status = DGL_OK;
     if (!m->tokenizer_json)
         return DGL_OK;
-    TRY(dgl_json_parse(log, FILE_TOKENIZER, m->tokenizer_json, m->tokenizer_json_len, &doc));
-    TRY(find_rowless(&d, dgl_json_root(doc)));
+    TRY(find_rowless(&d));
     if (d.dropped.count == 0)
         goto done;
     for (int32_t i = 0; i < SHOWN && (size_t)i < d.dropped.count; i++) {
@@ -202,7 +196,6 @@ enum dgl_status convert_drop_rowless(const struct dgl_log *log, struct dgl_model
     TRY(rewrite(&d, FILE_TOKENIZER_CONFIG, &m->tokenizer_config_json, &m->tokenizer_config_len));
     TRY(rewrite(&d, FILE_SPECIAL_TOKENS, &m->special_tokens_json, &m->special_tokens_len));
 done:
-    dgl_json_destroy(&doc);
     dgl_buf_finish(&list);
     tok_vocab_finish(&d.dropped);
     return status;

@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/base/file.h"
 #include "tests/support/process.h"
@@ -189,6 +190,45 @@ static void ids_without_a_row_are_left_out(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A new token of tokenizer_config.json gets an id without a row, as in fine-tunes with [PAD]. */
+static void new_tokens_are_left_out(void **state)
+{
+    static const char *const files[] = {"model.safetensors", "config.json", "tokenizer.json"};
+    static const char config[] =
+        "{\"eos_token\": \"[PAD]\", \"pad_token\": \"[PAD]\", \"added_tokens_decoder\": {\"265\": "
+        "{\"content\": \"[PAD]\", \"special\": true, \"normalized\": false}}}";
+    const char *to = *state;
+    struct process_result r;
+    if (!test_data(MODELS))
+        SKIP("%s is not there (DOPPLERGL_TEST_DATA)", MODELS);
+    char *from = realpath(test_unpacked(MODELS, "tokenizer-id-at-vocab-size/model"), NULL);
+    char *dir = test_tmpdir(), *model = dgl_path_join(dir, "model"),
+         *out = dgl_path_join(dir, "out");
+    assert_int_equal(dgl_dir_make(NULL, model), DGL_OK);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char *old = dgl_path_join(from, files[i]), *new = dgl_path_join(model, files[i]);
+        assert_int_equal(symlink(old, new), 0);
+        free(old);
+        free(new);
+    }
+    test_write_file(model, "tokenizer_config.json", config, sizeof(config) - 1);
+    run(&r, (const char *[]){"inspect", model, NULL}, 0);
+    assert_contains(r.err, "without a row there: <image_soft_token> (264), [PAD] (265);");
+    assert_contains(r.out, "stop id    1 <eos> (config.json)\nmemory");
+    process_finish(&r);
+    run(&r, (const char *[]){"convert", model, out, "--to", to, NULL}, 0);
+    assert_contains(r.err, "left out of the output: <image_soft_token>, [PAD]");
+    process_finish(&r);
+    run(&r, (const char *[]){"tokenize", "-m", out, "-p", "[PAD]", NULL}, 0);
+    assert_string_equal(r.out, "93,82,67,70,95\n");
+    assert_null(strstr(r.err, "PAD"));
+    process_finish(&r);
+    free(from);
+    free(model);
+    free(out);
+    test_tmpdir_remove(dir);
+}
+
 /* Special tokens that only tokenizer_config.json names stay special in the output. */
 static void special_tokens_are_converted(void **state)
 {
@@ -252,6 +292,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(ids_without_a_row_are_left_out, pack),
         cmocka_unit_test_prestate(ids_without_a_row_are_left_out, gguf),
+        cmocka_unit_test_prestate(new_tokens_are_left_out, pack),
+        cmocka_unit_test_prestate(new_tokens_are_left_out, gguf),
         cmocka_unit_test_prestate(special_tokens_are_converted, pack),
         cmocka_unit_test_prestate(special_tokens_are_converted, gguf),
     };

@@ -609,6 +609,7 @@ enum dgl_status dgl_tokenizer_open(const struct dgl_log *log,
                                    const struct dgl_tokenizer_params *params,
                                    struct dgl_tokenizer **out);
 /* Reads a tokenizer. `path` is a model (pack, Hugging Face folder, GGUF file) or a tokenizer.json.
+ * The special tokens of tokenizer_config.json count in folders and packs, not for a tokenizer.json.
  * DGL_ERR_INVALID_ARG: the model has no tokenizer. DGL_ERR_FORMAT, DGL_ERR_UNSUPPORTED, DGL_ERR_IO:
  * errors of the file. Slow. */
 enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,

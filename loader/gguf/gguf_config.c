@@ -108,8 +108,9 @@ static enum dgl_status put_sizes(struct composer *c)
     TRY(copy_size(c, "max_position_embeddings", "context_length"));
     if (!gguf_arch_find_key(m, "attention.layer_norm_rms_epsilon"))
         return dgl_fail(c->log, DGL_ERR_FORMAT,
-                        "%s: %s.attention.layer_norm_rms_epsilon is missing", m->file->name,
-                        m->arch->name);
+                        "%s: %s.attention.layer_norm_rms_epsilon is missing; if you know it, "
+                        "--override-kv KEY=float:VALUE adds it",
+                        m->file->name, m->arch->name);
     TRY(copy_f64(c, "rms_norm_eps", "attention.layer_norm_rms_epsilon"));
 done:
     return status;

@@ -230,8 +230,9 @@ enum dgl_status gguf_need_i64(struct gguf_reader r, const char *key, int64_t min
                               int64_t *out)
 {
     if (!gguf_find(r.file, key))
-        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", r.file->name,
-                        DGL_PRINTABLE(key));
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: %s is missing; if you know it, --override-kv KEY=int:VALUE adds it",
+                        r.file->name, DGL_PRINTABLE(key));
     return gguf_opt_i64(r, key, min, max, out);
 }
 

@@ -598,7 +598,18 @@ enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
 /* The tokenizer of a model. Thread-safety: immutable after creation, safe to share. */
 struct dgl_tokenizer;
 
+struct dgl_tokenizer_params {
+    const char *path; /* required: pack, Hugging Face folder, GGUF file, or a tokenizer.json */
+    const char *const *override_kv; /* as in dgl_model_params */
+};
+#define dgl_tokenizer_params(...) (&(struct dgl_tokenizer_params){__VA_ARGS__})
+
+/* As dgl_tokenizer_load(), with parameters. */
+enum dgl_status dgl_tokenizer_open(const struct dgl_log *log,
+                                   const struct dgl_tokenizer_params *params,
+                                   struct dgl_tokenizer **out);
 /* Reads a tokenizer. `path` is a model (pack, Hugging Face folder, GGUF file) or a tokenizer.json.
+ * The special tokens of tokenizer_config.json count in folders and packs, not for a tokenizer.json.
  * DGL_ERR_INVALID_ARG: the model has no tokenizer. DGL_ERR_FORMAT, DGL_ERR_UNSUPPORTED, DGL_ERR_IO:
  * errors of the file. Slow. */
 enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
@@ -650,6 +661,7 @@ struct dgl_template;
 struct dgl_template_params {
     const char *path;                /* required: pack, Hugging Face folder, GGUF file */
     const struct dgl_source *source; /* as in dgl_model_params */
+    const char *const *override_kv;  /* as in dgl_model_params */
     const char *file; /* file of a template that replaces the model's; NULL = the model's */
     /* Name of one of the model's templates: "tool_use", ... NULL selects "tool_use" if the model
      * has it and tools are given, and the default template otherwise. */
@@ -813,6 +825,11 @@ struct dgl_model_params {
     bool no_tuned;               /* ignore the results that dgl_tune() stored for the device */
     dgl_progress_cb progress_cb; /* may be NULL */
     void *progress_priv;         /* first argument of progress_cb */
+    /* Corrections of metadata of a GGUF file, as --override-kv of llama.cpp: "KEY=TYPE:VALUE" with
+     * int, float, bool or str, ended by NULL. NULL = none. They replace or add keys. A text that is
+     * not of this form, a type that is not the file's, and corrections of a model that is no GGUF
+     * file are DGL_ERR_INVALID_ARG. Not used after the call. */
+    const char *const *override_kv;
 };
 #define dgl_model_params(...) (&(struct dgl_model_params){__VA_ARGS__})
 
@@ -848,6 +865,8 @@ struct dgl_model_info {
  * dgl_model_load() and needs no device. It does not read the model. DGL_ERR_IO: not found.
  * DGL_ERR_INVALID_ARG: several GGUF models were found; the error line lists them. */
 enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path);
+/* Checks the form of dgl_model_params.override_kv without opening a model. */
+enum dgl_status dgl_override_kv_check(const struct dgl_log *log, const char *const *override_kv);
 
 /* One model on this machine. Strings are borrowed for the call. */
 struct dgl_model_entry {
@@ -930,6 +949,7 @@ struct dgl_kernels_compile_params {
     void *priv;
     dgl_progress_cb progress_cb; /* may be NULL; counts "kernels" */
     void *progress_priv;
+    const char *const *override_kv; /* as in dgl_model_params */
 };
 #define dgl_kernels_compile_params(...) (&(struct dgl_kernels_compile_params){__VA_ARGS__})
 /* Compiles and links every kernel source that a model's plan uses on the device, each in a separate
@@ -1742,6 +1762,7 @@ struct dgl_model_file;
 struct dgl_inspect_params {
     const char *path;                /* required: pack, Hugging Face folder, GGUF file */
     const struct dgl_source *source; /* as in dgl_model_params */
+    const char *const *override_kv;  /* as in dgl_model_params */
 };
 #define dgl_inspect_params(...) (&(struct dgl_inspect_params){__VA_ARGS__})
 /* Opens a model and checks everything except the weight bytes. Errors as dgl_model_load(). Slow. */
@@ -1862,13 +1883,14 @@ struct dgl_convert_params {
     bool transpose_weights; /* store float matrices of linear layers by columns */
     /* of a multimodal model, keep only its text model, with that model's names and config */
     bool text_only;
-    bool fast;                   /* block formats: skip the search for the best codes */
-    const char *hash;            /* sha256 (default) or blake3 */
-    bool force;                  /* replace an existing `out` */
-    uint64_t shard_bytes;        /* 0 = 64 MiB */
-    int32_t threads;             /* 0 = one per processor */
-    dgl_progress_cb progress_cb; /* may be NULL; in bytes of `in` */
-    void *progress_priv;         /* first argument of progress_cb */
+    bool fast;                      /* block formats: skip the search for the best codes */
+    const char *hash;               /* sha256 (default) or blake3 */
+    bool force;                     /* replace an existing `out` */
+    uint64_t shard_bytes;           /* 0 = 64 MiB */
+    int32_t threads;                /* 0 = one per processor */
+    dgl_progress_cb progress_cb;    /* may be NULL; in bytes of `in` */
+    void *progress_priv;            /* first argument of progress_cb */
+    const char *const *override_kv; /* as in dgl_model_params */
 };
 #define dgl_convert_params(...) (&(struct dgl_convert_params){__VA_ARGS__})
 /* Checks the parameters as far as possible without the model. dgl_convert() also starts with this

@@ -135,6 +135,7 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
     struct gl_saved saved;
     const struct plan_device plan = dev->plan;
     const struct dgl_model_params model = {.path = p->path,
+                                           .override_kv = p->override_kv,
                                            .kernels = p->kernels,
                                            .kv_type = p->kv_type,
                                            .executor = p->executor,

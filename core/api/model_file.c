@@ -5,10 +5,10 @@
 
 #include "core/base/cache_dir.h"
 #include "core/base/log.h"
+#include "loader/gguf/gguf_override.h"
 #include "loader/model/model_list.h"
 #include "loader/model/model_path.h"
 #include "loader/model/synthetic_model.h"
-#include "loader/tokenizer/tokenizer.h"
 
 enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
 {
@@ -21,6 +21,11 @@ enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
     free(found);
     free(name);
     return status;
+}
+
+enum dgl_status dgl_override_kv_check(const struct dgl_log *log, const char *const *override_kv)
+{
+    return gguf_override_check(log, override_kv);
 }
 
 enum dgl_status dgl_models_iterate(const struct dgl_log *log,
@@ -37,11 +42,8 @@ static enum dgl_status open_checked(const struct dgl_log *log,
                                     struct dgl_model_file **out)
 {
     enum dgl_status status = model_file_open(log, params, out);
-    if (status == DGL_OK && (*out)->info.has_tokenizer) {
-        status = model_file_tokenizer(log, *out, &(*out)->tok);
-        if (status == DGL_OK)
-            status = model_file_check_tokenizer(log, *out, (*out)->tok);
-    }
+    if (status == DGL_OK)
+        status = model_file_load_tokenizer(log, *out);
     if (status != DGL_OK)
         model_file_close(out);
     return status;
@@ -56,12 +58,16 @@ enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_
     if (!params || !params->path || !params->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     enum dgl_status status = open_checked(
-        log, &(struct model_open_params){.path = params->path, .source = params->source}, out);
+        log,
+        &(struct model_open_params){
+            .path = params->path, .source = params->source, .override_kv = params->override_kv},
+        out);
     if (status != DGL_OK)
         return status;
     /* A model works without a chat template. dgl_template_load() reports a broken template. */
     chat_source_init(&(*out)->chat);
-    if (chat_source_load(NULL, params->source, params->path, &(*out)->chat) != DGL_OK)
+    if (chat_source_load(NULL, params->source, params->path, params->override_kv, &(*out)->chat) !=
+        DGL_OK)
         chat_source_finish(&(*out)->chat);
     return DGL_OK;
 }

@@ -15,7 +15,8 @@ enum dgl_status dgl_template_load(const struct dgl_log *log,
     if (!params || !params->path)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "chat template: path is NULL, wanted a model");
     chat_source_init(&source);
-    enum dgl_status status = chat_source_load(log, params->source, params->path, &source);
+    enum dgl_status status =
+        chat_source_load(log, params->source, params->path, params->override_kv, &source);
     if (status == DGL_OK)
         status = chat_template_create(log, &source, params, out);
     chat_source_finish(&source);

@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "loader/gguf/gguf_model.h"
+#include "loader/gguf/gguf_override.h"
 #include "loader/model/model_file.h"
 #include "loader/tensor/model_files.h"
 
@@ -24,19 +25,58 @@ static enum dgl_status load_file(const struct dgl_log *log, const char *path,
     return status;
 }
 
-static enum dgl_status load_from_model(const struct dgl_log *log, const char *path,
+static enum dgl_status load_from_model(const struct dgl_log *log,
+                                       const struct dgl_tokenizer_params *p,
                                        struct dgl_tokenizer **out)
 {
+    const struct model_open_params open = {.path = p->path, .override_kv = p->override_kv};
     struct dgl_model_file *file = NULL;
-    enum dgl_status status = model_file_open(log, &(struct model_open_params){.path = path}, &file);
+    enum dgl_status status = model_file_open(log, &open, &file);
     if (status != DGL_OK)
         return status;
-    if (file->info.has_tokenizer)
-        status = model_file_tokenizer(log, file, out);
-    else
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "%s: the model has no tokenizer; give it ids, or a tokenizer.json", path);
+    status = model_file_load_tokenizer(log, file);
+    *out = file->tok;
+    file->tok = NULL;
+    if (status == DGL_OK && !*out)
+        status =
+            dgl_fail(log, DGL_ERR_INVALID_ARG,
+                     "%s: the model has no tokenizer; give it ids, or a tokenizer.json", p->path);
     model_file_close(&file);
+    return status;
+}
+
+enum dgl_status dgl_tokenizer_open(const struct dgl_log *log,
+                                   const struct dgl_tokenizer_params *params,
+                                   struct dgl_tokenizer **out)
+{
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_tokenizer_open");
+    *out = NULL;
+    if (!params || !params->path)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "tokenizer: path is NULL, wanted a model or file");
+    const char *path = params->path;
+    if (!dgl_path_exists(path))
+        return load_from_model(log, params, out);
+    enum model_format format;
+    char *json = NULL;
+    enum dgl_status status;
+    TRY(model_format_at(log, &blob_files, path, &format));
+    if (format == MODEL_GGUF)
+        return gguf_tokenizer_load(log, &blob_files, path, params->override_kv, out);
+    TRY(gguf_override_refuse(log, params->override_kv, path));
+    if (format == MODEL_NOT_FILE)
+        return load_file(log, path, out);
+    /* The tokenizer.json of a folder that is no pack needs no look at the weights. */
+    json = dgl_path_join(path, FILE_TOKENIZER);
+    if (!json)
+        status = dgl_fail_memory(log, path, strlen(path));
+    else if (format != MODEL_RDRR && dgl_path_exists(json))
+        status = model_folder_tokenizer(log, &blob_files, path, out);
+    else
+        status = load_from_model(log, params, out);
+done:
+    free(json);
     return status;
 }
 
@@ -45,28 +85,7 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
 {
     if (!out)
         return dgl_fail_no_out(log, "dgl_tokenizer_load");
-    *out = NULL;
-    if (!path)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "tokenizer: path is NULL, wanted a model or file");
-    if (!dgl_path_exists(path))
-        return load_from_model(log, path, out);
-    enum model_format format;
-    enum dgl_status status = model_format_at(log, &blob_files, path, &format);
-    if (status != DGL_OK || format == MODEL_GGUF || format == MODEL_NOT_FILE)
-        return status != DGL_OK       ? status
-               : format == MODEL_GGUF ? gguf_tokenizer_load(log, &blob_files, path, out)
-                                      : load_file(log, path, out);
-    /* The tokenizer.json of a folder that is no pack needs no look at the weights. */
-    char *json = dgl_path_join(path, FILE_TOKENIZER);
-    if (!json)
-        status = dgl_fail_memory(log, path, strlen(path));
-    else if (format != MODEL_RDRR && dgl_path_exists(json))
-        status = load_file(log, json, out);
-    else
-        status = load_from_model(log, path, out);
-    free(json);
-    return status;
+    return dgl_tokenizer_open(log, dgl_tokenizer_params(.path = path), out);
 }
 
 void dgl_tokenizer_destroy(struct dgl_tokenizer **tok)

@@ -263,6 +263,7 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
                                              &(struct model_open_params){
                                                  .path = p->path,
                                                  .source = p->source,
+                                                 .override_kv = p->override_kv,
                                                  .verify = p->hash_weights != DGL_HASH_NEVER,
                                                  .hash_cache = gl_program_cache_dir(dev->gl),
                                                  .trust_cache = p->hash_weights == DGL_HASH_CHANGED,
@@ -275,12 +276,10 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
     const struct model_desc *desc = &m->file->desc;
     shard->end_layer = desc->layers;
     m->no_tuned = p->no_tuned;
+    TRY(model_file_load_tokenizer(log, m->file));
+    m->tok = m->file->tok;
     m->info = m->file->info;
     m->info.path = m->file->path;
-    if (m->file->info.has_tokenizer) {
-        TRY(model_file_tokenizer(log, m->file, &m->tok));
-        TRY(model_file_check_tokenizer(log, m->file, m->tok));
-    }
     note_pack_kernels(m, p->kernels);
     if (p->context < 0 || p->context > desc->context_max)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -427,7 +426,6 @@ void model_destroy(struct dgl_model *m)
         engine_destroy(&shard->engine);
     }
     kernel_set_destroy(&m->untuned);
-    tokenizer_destroy(&m->tok);
     model_file_close(&m->file);
     free(m);
 }

@@ -156,11 +156,16 @@ enum dgl_status session_check_ids(const struct dgl_session *s, const char *name,
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s has %zu tokens, the context holds %d: shorten it or raise -c", name,
                         count, s->seq.context);
-    for (size_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= s->model->info.vocab)
-            return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                            "token %zu of %s is %d, the vocabulary has ids 0 to %d", i, name,
-                            ids[i], s->model->info.vocab - 1);
+    for (size_t i = 0; i < count; i++) {
+        struct dgl_str spelling = {0};
+        if (ids[i] >= 0 && ids[i] < s->model->info.vocab)
+            continue;
+        bool named = s->model->tok && tokenizer_spelling(s->model->tok, ids[i], &spelling);
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "token %zu of %s is %d%s%s%s, the vocabulary has ids 0 to %d", i, name,
+                        ids[i], named ? " (" : "", DGL_PRINTABLE_STR(spelling), named ? ")" : "",
+                        s->model->info.vocab - 1);
+    }
     return DGL_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "loader/convert/convert_plan.h"
+#include "loader/convert/convert_rowless.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/rdrr/chat_files.h"
 #include "loader/rdrr/rdrr_format.h"
@@ -88,11 +89,13 @@ static enum dgl_status open_input(struct job *job)
     const struct dgl_convert_params *p = job->params;
     struct model_open_params open = {.path = p->in,
                                      .verify = true,
+                                     .override_kv = p->override_kv,
                                      .progress_cb = p->progress_cb,
                                      .progress_priv = p->progress_priv};
     enum dgl_status status;
     TRY(model_file_open(job->log, &open, &job->model));
     TRY(model_file_write_tokenizer(job->log, job->model));
+    TRY(convert_drop_rowless(job->log, job->model));
     if (job->model->hint_pinned)
         dgl_warn(job->log,
                  "%s: its pinned kernel hints were made for other weights and are left out",
@@ -169,6 +172,14 @@ static enum dgl_status copy_template(void *priv, const char *file, struct dgl_st
 
 static enum dgl_status copy_texts(struct job *job)
 {
+    const struct dgl_model_file *m = job->model;
+    /* Opening the model has loaded these, and convert_drop_rowless() may have changed them. */
+    const struct {
+        const char *name, *text;
+        size_t len;
+    } loaded[] = {{FILE_TOKENIZER, m->tokenizer_json, m->tokenizer_json_len},
+                  {FILE_TOKENIZER_CONFIG, m->tokenizer_config_json, m->tokenizer_config_len},
+                  {FILE_SPECIAL_TOKENS, m->special_tokens_json, m->special_tokens_len}};
     char *from = NULL;
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; rdrr_copied_files[i]; i++) {
@@ -176,7 +187,14 @@ static enum dgl_status copy_texts(struct job *job)
         from = dgl_path_join(job->model->path, rdrr_copied_files[i]);
         if (!from)
             TRY(dgl_fail_memory(job->log, rdrr_copied_files[i], strlen(job->model->path)));
-        if (dgl_path_exists(from))
+        const char *text = NULL;
+        for (size_t k = 0; k < sizeof(loaded) / sizeof(loaded[0]) && !text; k++) {
+            if (strcmp(loaded[k].name, rdrr_copied_files[i]) == 0 && loaded[k].text) {
+                text = loaded[k].text;
+                TRY(add_text(job, from, rdrr_copied_files[i], text, loaded[k].len));
+            }
+        }
+        if (!text && dgl_path_exists(from))
             TRY(copy_text(job, from, rdrr_copied_files[i]));
     }
     TRY(chat_files_each(job->log, job->model->source, job->model->path,

@@ -64,6 +64,12 @@ enum dgl_status gguf_export_factors(const struct dgl_log *log, const struct rope
 
 /* ---- gguf_export_vocab.c ---- */
 
+/* Splits a merge of a tokenizer.json into its halves, in both spellings of the file. Returns false
+ * for other values. */
+struct dgl_json;
+bool gguf_export_merge_split(const struct dgl_json *merge, struct dgl_str *left,
+                             struct dgl_str *right);
+
 /* Writes tokenizer.ggml.* and the chat templates. Returns DGL_ERR_UNSUPPORTED for tokenizers of
  * another kind. */
 enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_model_file *model,

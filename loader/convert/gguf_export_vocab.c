@@ -11,6 +11,7 @@
 #include "loader/tensor/model_files.h"
 #include "loader/tokenizer/doppler_tokenizer.h"
 #include "loader/tokenizer/tok_vocab.h"
+#include "loader/tokenizer/tokenizer.h"
 #include "loader/tokenizer/vocab_lists.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -29,6 +30,7 @@ struct exporter {
     const struct dgl_model_file *model;
     struct dgl_json_doc *doc;
     const struct dgl_json *root, *vocab; /* of tokenizer.json, its model */
+    struct dgl_tokenizer *tok;
     struct gguf_writer *w;
     struct token *tokens; /* [count] */
     int32_t count;
@@ -74,23 +76,23 @@ static enum dgl_status read_vocab(struct exporter *x)
         TRY(token_set(x, v, id, text, spm && byte ? TOKEN_BYTE : TOKEN_NORMAL));
     }
     struct dgl_str unk = dgl_json_str(dgl_json_get(x->vocab, "unk_token"));
-    list = dgl_json_get(x->root, "added_tokens");
-    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
-        int64_t id = -1;
-        struct dgl_str text = dgl_json_str(dgl_json_get(v, "content"));
-        bool special = dgl_json_bool(dgl_json_get(v, "special"));
-        dgl_json_i64(dgl_json_get(v, "id"), &id);
-        enum token_type type = special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
-        if (spm && unk.p && dgl_str_eq(text, unk.p))
+    /* The tokenizer knows the added tokens of all files. */
+    for (int32_t id = 0; id < x->count; id++) {
+        struct dgl_str text;
+        if (!tokenizer_is_added(x->tok, id) || !tokenizer_spelling(x->tok, id, &text))
+            continue;
+        enum token_type type =
+            tokenizer_is_special(x->tok, id) ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+        if (spm && unk.p && dgl_str_equal(text, unk))
             type = TOKEN_UNKNOWN;
-        TRY(token_set(x, v, id, text, type));
+        TRY(token_set(x, list, id, text, type));
     }
 done:
     return status;
 }
 
-/* Splits a merge into its halves, in both spellings of the file. */
-static bool merge_split(const struct dgl_json *merge, struct dgl_str *left, struct dgl_str *right)
+bool gguf_export_merge_split(const struct dgl_json *merge, struct dgl_str *left,
+                             struct dgl_str *right)
 {
     if (dgl_json_is(merge, DGL_JSON_ARRAY)) {
         *left = dgl_json_str(dgl_json_at(merge, 0));
@@ -125,7 +127,7 @@ static enum dgl_status write_merges(struct exporter *x)
     gguf_put_array(x->w, KEY("merges"), GGUF_STRING, dgl_json_count(list));
     for (const struct dgl_json *m = dgl_json_first(list); m; m = dgl_json_next(m), rank++) {
         struct dgl_str left, right;
-        if (!merge_split(m, &left, &right))
+        if (!gguf_export_merge_split(m, &left, &right))
             return dgl_json_fail((struct dgl_json_reader){x->log, x->doc}, m,
                                  "wanted two pieces with a blank between, or an array of two");
         struct dgl_buf text = {0};
@@ -283,7 +285,8 @@ enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_mo
     enum dgl_status status;
     TRY(doppler_tokenizer_parse(log, FILE_TOKENIZER, model->tokenizer_json,
                                 model->tokenizer_json_len, &x.doc));
-    TRY(chat_source_load(log, model->source, model->path, &x.chat));
+    TRY(model_file_tokenizer(log, model, &x.tok));
+    TRY(chat_source_load(log, model->source, model->path, model->override_kv, &x.chat));
     x.tokens = dgl_new_array(struct token, (size_t)x.count);
     if (!x.tokens)
         TRY(dgl_fail_memory(log, "vocabulary", (uint64_t)x.count * sizeof(*x.tokens)));
@@ -307,6 +310,7 @@ enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_mo
 done:
     chat_source_finish(&x.chat);
     tok_vocab_finish(&x.ids);
+    tokenizer_destroy(&x.tok);
     free(x.tokens);
     dgl_json_destroy(&x.doc);
     return status;

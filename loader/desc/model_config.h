@@ -13,6 +13,11 @@ enum dgl_status model_config_read(const struct config *c, struct model_desc *out
 enum dgl_status stop_ids_read(const struct config *c, const struct fields *generation_config,
                               struct model_desc *out);
 
+/* Adds a stop id, in ascending order. An id that is listed already keeps its origin, but
+ * config.json and generation_config.json are named together. `name` is for messages. */
+enum dgl_status stop_ids_add(const struct dgl_log *log, const char *name, int32_t id,
+                             const char *origin, struct model_desc *out);
+
 /* Creates out->layer for out->layers layers, with all indices TENSOR_NONE (model_desc.c). */
 enum dgl_status model_layers_create(const struct dgl_log *log, struct model_desc *out);
 

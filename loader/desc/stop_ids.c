@@ -1,13 +1,34 @@
 /* The ids that end an answer, each with the file that lists it. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "loader/desc/model_config.h"
 #include "loader/tensor/model_files.h"
 
 #define FROM_BOTH FILE_CONFIG ", " FILE_GENERATION_CONFIG
 
-/* Inserts in ascending order. An id that is listed twice has both origins. */
+enum dgl_status stop_ids_add(const struct dgl_log *log, const char *name, int32_t id,
+                             const char *origin, struct model_desc *d)
+{
+    size_t at = 0;
+    while (at < d->num_stop_ids && d->stop_ids[at].id < id)
+        at++;
+    if (at < d->num_stop_ids && d->stop_ids[at].id == id) {
+        if (strcmp(d->stop_ids[at].origin, FILE_CONFIG) == 0 &&
+            strcmp(origin, FILE_GENERATION_CONFIG) == 0)
+            d->stop_ids[at].origin = FROM_BOTH;
+        return DGL_OK;
+    }
+    if (d->num_stop_ids == MODEL_MAX_STOP_IDS)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: more than %d stop ids", name, MODEL_MAX_STOP_IDS);
+    for (size_t i = d->num_stop_ids; i > at; i--)
+        d->stop_ids[i] = d->stop_ids[i - 1];
+    d->stop_ids[at] = (struct dgl_stop_id){id, origin};
+    d->num_stop_ids++;
+    return DGL_OK;
+}
+
 static enum dgl_status stop_add(const struct config *c, const char *path, const struct field *value,
                                 const char *origin, struct model_desc *d)
 {
@@ -17,23 +38,8 @@ static enum dgl_status stop_add(const struct config *c, const char *path, const 
     if (value->i < 0 || value->i >= d->vocab)
         return config_fail(c, path, "is %" PRId64 ", but %s is %" PRId32, value->i,
                            config_printable(c, "vocab_size").text, d->vocab);
-    size_t at = 0;
-    if (value->origin)
-        origin = value->origin;
-    while (at < d->num_stop_ids && d->stop_ids[at].id < value->i)
-        at++;
-    if (at < d->num_stop_ids && d->stop_ids[at].id == value->i) {
-        if (d->stop_ids[at].origin != origin)
-            d->stop_ids[at].origin = FROM_BOTH;
-        return DGL_OK;
-    }
-    if (d->num_stop_ids == MODEL_MAX_STOP_IDS)
-        return config_fail(c, path, "more than %d stop ids", MODEL_MAX_STOP_IDS);
-    for (size_t i = d->num_stop_ids; i > at; i--)
-        d->stop_ids[i] = d->stop_ids[i - 1];
-    d->stop_ids[at] = (struct dgl_stop_id){(int32_t)value->i, origin};
-    d->num_stop_ids++;
-    return DGL_OK;
+    return stop_ids_add(c->log, c->fields->name, (int32_t)value->i,
+                        value->origin ? value->origin : origin, d);
 }
 
 /* eos_token_id: null, an id, or an array of ids. */

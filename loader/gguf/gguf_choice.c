@@ -109,7 +109,7 @@ void gguf_file_quant(const struct dgl_source *source, const char *path,
         return;
     struct gguf_input in = {.name = path, .blob = &blob, .size = blob.size};
     if (gguf_file_parse(NULL, &in, &header) == DGL_OK) {
-        struct gguf_reader r = {NULL, &header};
+        struct gguf_reader r = {.file = &header};
         if (gguf_opt_i64(r, "general.file_type", 0, most, &type) == DGL_OK && type >= 0 &&
             names[type])
             snprintf(quant, GGUF_QUANT_BYTES, "%s", names[type]);

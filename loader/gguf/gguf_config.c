@@ -108,8 +108,9 @@ static enum dgl_status put_sizes(struct composer *c)
     TRY(copy_size(c, "max_position_embeddings", "context_length"));
     if (!gguf_arch_find_key(m, "attention.layer_norm_rms_epsilon"))
         return dgl_fail(c->log, DGL_ERR_FORMAT,
-                        "%s: %s.attention.layer_norm_rms_epsilon is missing", m->file->name,
-                        m->arch->name);
+                        "%s: %s.attention.layer_norm_rms_epsilon is missing; if you know it, "
+                        "--override-kv KEY=float:VALUE adds it",
+                        m->file->name, m->arch->name);
     TRY(copy_f64(c, "rms_norm_eps", "attention.layer_norm_rms_epsilon"));
 done:
     return status;
@@ -216,7 +217,7 @@ static enum dgl_status put_family(struct composer *c)
     case GGUF_QWEN3_MOE:
         TRY(put_experts(c, "num_experts"));
         TRY(copy_size(c, "moe_intermediate_size", "expert_feed_forward_length"));
-        TRY(gguf_opt_bool((struct gguf_reader){c->log, c->m->file},
+        TRY(gguf_opt_bool((struct gguf_reader){.log = c->log, .file = c->m->file},
                           key_of(c, "expert_weights_norm"), &norm));
         fields_set(c->out, "norm_topk_prob", field_bool(norm), key_of(c, "expert_weights_norm"));
         set_unsaid(c, "decoder_sparse_step", field_i64(1));

@@ -234,8 +234,8 @@ enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_inp
             TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: key %s occurs twice", out->name,
                          DGL_PRINTABLE(out->keys[i].key)));
     }
-    TRY(gguf_opt_i64((struct gguf_reader){log, out}, "general.alignment", 1, GGUF_MAX_ALIGNMENT,
-                     &alignment));
+    TRY(gguf_opt_i64((struct gguf_reader){.log = log, .file = out}, "general.alignment", 1,
+                     GGUF_MAX_ALIGNMENT, &alignment));
     if ((alignment & (alignment - 1)) != 0)
         TRY(dgl_fail(log, DGL_ERR_FORMAT,
                      "%s: general.alignment is %" PRId64 ", wanted a power of two", out->name,

@@ -91,10 +91,11 @@ bool gguf_type_of_dtype(enum dgl_dtype type, uint32_t *out);
 struct gguf_reader {
     const struct dgl_log *log;
     const struct gguf_file *file;
+    int32_t layers; /* a list of so many equal numbers counts as that number; 0 = no list does */
 };
 const struct gguf_kv *gguf_find(const struct gguf_file *file, const char *key); /* NULL = absent */
-/* `opt` keeps *inout if the key is absent. Integers of any width are accepted; arrays are an
- * error. */
+/* `opt` keeps *inout if the key is absent. Integers of any width are accepted. An array is an
+ * error, except for numbers with `layers`. */
 enum dgl_status gguf_opt_i64(struct gguf_reader r, const char *key, int64_t min, int64_t max,
                              int64_t *inout);
 enum dgl_status gguf_need_i64(struct gguf_reader r, const char *key, int64_t min, int64_t max,

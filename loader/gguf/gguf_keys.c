@@ -9,6 +9,18 @@
 
 enum { MAX_COUNT = 1 << 20, MAX_CONTEXT = 1 << 27 };
 
+/* Suffixes of keys of parts that are not the text model begin so. */
+static const char *const other_modes[] = {"vision.", "audio.", "mm."};
+
+static bool is_other_mode(const char *suffix)
+{
+    for (size_t i = 0; i < sizeof(other_modes) / sizeof(other_modes[0]); i++) {
+        if (strncmp(suffix, other_modes[i], strlen(other_modes[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Known suffixes after "ARCH.": keys that are read, that change no result, or that gguf_key_rules
  * lists. */
 static const char known_keys[] =
@@ -36,24 +48,24 @@ enum dgl_status gguf_arch_i64(const struct dgl_log *log, const struct gguf_model
                               const char *suffix, int64_t max, int64_t *inout)
 {
     char key[GGUF_ARCH_KEY_TEXT];
-    return gguf_opt_i64((struct gguf_reader){log, m->file}, gguf_arch_key(m->arch, suffix, key), 0,
-                        max, inout);
+    return gguf_opt_i64((struct gguf_reader){log, m->file, m->layers},
+                        gguf_arch_key(m->arch, suffix, key), 0, max, inout);
 }
 
 enum dgl_status gguf_arch_need_i64(const struct dgl_log *log, const struct gguf_model *m,
                                    const char *suffix, int64_t max, int64_t *out)
 {
     char key[GGUF_ARCH_KEY_TEXT];
-    return gguf_need_i64((struct gguf_reader){log, m->file}, gguf_arch_key(m->arch, suffix, key), 1,
-                         max, out);
+    return gguf_need_i64((struct gguf_reader){log, m->file, m->layers},
+                         gguf_arch_key(m->arch, suffix, key), 1, max, out);
 }
 
 enum dgl_status gguf_arch_f64(const struct dgl_log *log, const struct gguf_model *m,
                               const char *suffix, double *inout)
 {
     char key[GGUF_ARCH_KEY_TEXT];
-    return gguf_opt_f64((struct gguf_reader){log, m->file}, gguf_arch_key(m->arch, suffix, key),
-                        inout);
+    return gguf_opt_f64((struct gguf_reader){log, m->file, m->layers},
+                        gguf_arch_key(m->arch, suffix, key), inout);
 }
 
 const struct gguf_kv *gguf_arch_find_key(const struct gguf_model *m, const char *suffix)
@@ -68,7 +80,8 @@ static enum dgl_status check_keys(const struct dgl_log *log, const struct gguf_m
     for (size_t i = 0; i < m->file->num_keys; i++) {
         const char *key = m->file->keys[i].key;
         struct dgl_str rest = dgl_str_of(known_keys), name;
-        bool known = strncmp(key, m->arch->name, len) != 0 || key[len] != '.';
+        bool known = strncmp(key, m->arch->name, len) != 0 || key[len] != '.' ||
+                     is_other_mode(key + len + 1);
         while (!known && dgl_str_split(&rest, ' ', &name))
             known = dgl_str_eq(name, key + len + 1);
         if (!known)
@@ -134,7 +147,7 @@ static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_
     for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
         bool on = true;
         gguf_arch_key(m->arch, switches[i].suffix, a);
-        TRY(gguf_opt_bool((struct gguf_reader){log, m->file}, a, &on));
+        TRY(gguf_opt_bool((struct gguf_reader){.log = log, .file = m->file}, a, &on));
         if (!on && (switches[i].families & (unsigned)m->arch->family))
             return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is false; supported: true",
                             m->file->name, DGL_PRINTABLE(a));
@@ -171,11 +184,12 @@ done:
     return status;
 }
 
+/* Finds the architecture and the number of layers. */
 static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m)
 {
-    struct gguf_reader r = {log, m->file};
+    struct gguf_reader r = {.log = log, .file = m->file};
     struct dgl_str name = {0};
-    int64_t experts = 0;
+    int64_t experts = 0, layers = 0;
     char key[GGUF_ARCH_KEY_TEXT];
     enum dgl_status status;
     TRY(gguf_opt_str(r, "general.architecture", &name));
@@ -197,6 +211,8 @@ static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m
                         "%s: general.architecture is \"%s\"%s; supported: " GGUF_ARCH_NAMES,
                         m->file->name, DGL_PRINTABLE_STR(name), experts > 0 ? " with experts" : "");
     m->experts = (int32_t)experts;
+    TRY(gguf_arch_i64(log, m, "block_count", MAX_COUNT, &layers));
+    m->layers = (int32_t)layers; /* 0 if it is missing, which gguf_model_init() reports */
     /* Llama with a sliding window is Mistral in Hugging Face. */
     int64_t window = 0;
     if (m->arch->family == GGUF_LLAMA)
@@ -227,7 +243,6 @@ enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_fil
                         "%s: %" PRId64 " key-value heads of %" PRId64
                         " values; wanted 1 or more heads of an even number of values",
                         file->name, kv_heads, head_dim);
-    out->layers = (int32_t)layers;
     out->heads = (int32_t)heads;
     out->kv_heads = (int32_t)kv_heads;
     out->head_dim = (int32_t)head_dim;

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "loader/gguf/gguf_config.h"
+#include "loader/gguf/gguf_override.h"
 #include "loader/gguf/gguf_split.h"
+#include "loader/gguf/gguf_turns.h"
 #include "loader/gguf/gguf_view.h"
 #include "loader/gguf/gguf_vocab.h"
 #include "loader/tensor/model_files.h"
@@ -22,11 +24,13 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
     enum dgl_status status;
     TRY(gguf_model_init(log, file, raw, &model));
     TRY(gguf_vocab_read(log, file, &out->vocab));
-    TRY(gguf_vocab_stops(log, &out->vocab, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids));
+    long embed = tensor_source_find(raw, "token_embd.weight"); /* its absence is an error later */
+    uint64_t rows = embed < 0 ? UINT64_MAX : tensor_source_at(raw, (size_t)embed)->shape[0];
+    TRY(gguf_turns_stops(log, &out->vocab, rows, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids));
     TRY(gguf_tokenizer_config_write(log, file, &out->vocab, &out->tokenizer_config));
     ids.bos_id = (int32_t)out->vocab.bos;
     TRY(gguf_config_read(log, &model, &ids, &out->config));
-    status = gguf_view_create(log, &model, raw, &out->tensors);
+    status = gguf_view_create(log, &model, raw, &out->skipped, &out->tensors);
     raw = NULL;
 done:
     tensor_source_destroy(&raw);
@@ -35,13 +39,28 @@ done:
     return status;
 }
 
+/* Opens the files, with the corrections of `override_kv`. */
+static enum dgl_status set_open(const struct dgl_log *log, const struct dgl_source *source,
+                                const char *path, const char *const *override_kv,
+                                struct gguf_set *out)
+{
+    enum dgl_status status = gguf_set_open(log, source, path, out);
+    if (status != DGL_OK)
+        return status;
+    status = gguf_override_apply(log, override_kv, &out->parts[0].header);
+    if (status != DGL_OK)
+        gguf_set_close(out);
+    return status;
+}
+
 enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,
-                                const char *path, struct gguf_parts *out)
+                                const char *path, const char *const *override_kv,
+                                struct gguf_parts *out)
 {
     struct gguf_set set;
     struct tensor_source *raw = NULL;
     *out = (struct gguf_parts){0};
-    enum dgl_status status = gguf_set_open(log, source, path, &set);
+    enum dgl_status status = set_open(log, source, path, override_kv, &set);
     if (status != DGL_OK)
         return status;
     const struct gguf_file *file = &set.parts[0].header; /* lives on in the source */
@@ -55,6 +74,7 @@ void gguf_parts_finish(struct gguf_parts *parts)
     vocab_lists_finish(&parts->vocab);
     dgl_buf_finish(&parts->tokenizer_config);
     tensor_source_destroy(&parts->tensors);
+    model_skipped_finish(&parts->skipped);
 }
 
 bool gguf_is_model(const struct dgl_source *source, const char *path)
@@ -74,12 +94,13 @@ bool gguf_has_magic(const struct dgl_source *source, const char *path)
 }
 
 enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct dgl_source *source,
-                                    const char *path, struct dgl_tokenizer **out)
+                                    const char *path, const char *const *override_kv,
+                                    struct dgl_tokenizer **out)
 {
     struct gguf_set set;
     struct vocab_lists vocab;
     *out = NULL;
-    enum dgl_status status = gguf_set_open(log, source, path, &set);
+    enum dgl_status status = set_open(log, source, path, override_kv, &set);
     if (status != DGL_OK)
         return status;
     status = gguf_vocab_read(log, &set.parts[0].header, &vocab);
@@ -94,15 +115,21 @@ enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct dgl_
 }
 
 enum dgl_status gguf_text_load(const struct dgl_log *log, const struct dgl_source *source,
-                               const char *path, const char *name, char **text, size_t *len)
+                               const char *path, const char *const *override_kv, const char *name,
+                               char **text, size_t *len)
 {
     struct gguf_set set;
     struct vocab_lists vocab;
     struct dgl_buf out = {0};
+    struct dgl_log errors = log ? *log : (struct dgl_log){0};
     bool tokenizer = strcmp(name, FILE_TOKENIZER) == 0;
     if (!tokenizer && strcmp(name, FILE_TOKENIZER_CONFIG) != 0)
         return DGL_OK;
-    enum dgl_status status = gguf_set_open(log, source, path, &set);
+    /* Opening the model has printed the warnings and notices. */
+    errors.level = DGL_LOG_ERROR;
+    if (log)
+        log = &errors;
+    enum dgl_status status = set_open(log, source, path, override_kv, &set);
     if (status != DGL_OK)
         return status;
     TRY(gguf_vocab_read(log, &set.parts[0].header, &vocab));

@@ -13,9 +13,12 @@ struct gguf_parts {
     struct vocab_lists vocab;        /* borrows from the file */
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
     struct tensor_source *tensors;   /* with Hugging Face names */
+    struct model_skipped skipped;    /* parts of the file that are left out */
 };
+/* `override_kv` is a list of gguf_override.h, or NULL; likewise below. */
 enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,
-                                const char *path, struct gguf_parts *out);
+                                const char *path, const char *const *override_kv,
+                                struct gguf_parts *out);
 /* As gguf_model_open(), for a parsed file: `raw` has its tensors by their names. Consumes `raw`,
  * also on failure; `file` must outlive it. */
 enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_file *file,
@@ -29,10 +32,12 @@ bool gguf_has_magic(const struct dgl_source *source, const char *path);
 /* Loads the tokenizer alone. A file without one is DGL_ERR_INVALID_ARG. */
 struct dgl_tokenizer;
 enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct dgl_source *source,
-                                    const char *path, struct dgl_tokenizer **out);
+                                    const char *path, const char *const *override_kv,
+                                    struct dgl_tokenizer **out);
 /* Loads tokenizer.json or tokenizer_config.json alone. *text is unchanged for other names, and if
  * the file has no tokenizer. The caller frees it with free(). */
 enum dgl_status gguf_text_load(const struct dgl_log *log, const struct dgl_source *source,
-                               const char *path, const char *name, char **text, size_t *len);
+                               const char *path, const char *const *override_kv, const char *name,
+                               char **text, size_t *len);
 
 #endif

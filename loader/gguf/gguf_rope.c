@@ -227,7 +227,7 @@ enum dgl_status gguf_rope_read(const struct dgl_log *log, const struct gguf_mode
                         "both the same",
                         model->file->name, gguf_arch_key(model->arch, "rope.freq_base_swa", key),
                         local, r.theta);
-    TRY(gguf_opt_str((struct gguf_reader){log, model->file},
+    TRY(gguf_opt_str((struct gguf_reader){.log = log, .file = model->file},
                      gguf_arch_key(model->arch, "rope.scaling.type", key), &r.type));
     put(&r, "rope_theta", field_f64(r.theta), "rope.freq_base");
     if (model->arch->family == GGUF_GEMMA3)

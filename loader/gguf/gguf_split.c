@@ -43,7 +43,7 @@ static const struct {
 
 static enum dgl_status check_is_model(const struct dgl_log *log, const struct gguf_file *file)
 {
-    struct gguf_reader r = {log, file};
+    struct gguf_reader r = {.log = log, .file = file};
     struct dgl_str type = DGL_STR("model");
     for (size_t i = 0; i < sizeof(companions) / sizeof(companions[0]); i++) {
         struct dgl_str value = {0};
@@ -67,7 +67,7 @@ static enum dgl_status check_is_model(const struct dgl_log *log, const struct gg
 static enum dgl_status split_read(const struct dgl_log *log, const struct gguf_part *part,
                                   int64_t index, int64_t *count)
 {
-    struct gguf_reader r = {log, &part->header};
+    struct gguf_reader r = {.log = log, .file = &part->header};
     int64_t no = index;
     *count = 1;
     enum dgl_status status = gguf_opt_i64(r, KEY_SPLIT_COUNT, 0, GGUF_MAX_FILES, count);
@@ -122,8 +122,8 @@ static enum dgl_status check_total(const struct dgl_log *log, const struct gguf_
                         set->parts[0].path, total, GGUF_MAX_TENSORS);
     enum dgl_status status = DGL_OK;
     if (all)
-        status = gguf_opt_i64((struct gguf_reader){log, &set->parts[0].header}, KEY_SPLIT_TENSORS,
-                              0, GGUF_MAX_TENSORS, &want);
+        status = gguf_opt_i64((struct gguf_reader){.log = log, .file = &set->parts[0].header},
+                              KEY_SPLIT_TENSORS, 0, GGUF_MAX_TENSORS, &want);
     if (status == DGL_OK && want != total)
         status = dgl_fail(log, DGL_ERR_FORMAT,
                           "%s: " KEY_SPLIT_TENSORS " is %" PRId64 ", the files hold %" PRId64,

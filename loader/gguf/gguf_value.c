@@ -178,6 +178,34 @@ static enum dgl_status type_fail(struct gguf_reader r, const struct gguf_kv *kv,
                     gguf_type_name(kv->type), want);
 }
 
+/* Checks that a list has the same number for each layer. Other kinds of values are left to the
+ * caller. */
+static enum dgl_status list_check(struct gguf_reader r, const struct gguf_kv *kv)
+{
+    size_t size = gguf_type_size(kv->type);
+    if (!kv->is_array || !kv->bytes || kv->type == GGUF_BOOL || r.layers == 0)
+        return DGL_OK;
+    if (kv->count != (uint64_t)r.layers)
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: %s has %" PRIu64 " elements, wanted one number or a list of %" PRId32
+                        ", one per layer",
+                        r.file->name, DGL_PRINTABLE(kv->key), kv->count, r.layers);
+    for (uint64_t i = 1; i < kv->count; i++) {
+        if (memcmp(kv->bytes, kv->bytes + i * size, size) != 0)
+            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                            "%s: %s differs between layer 0 and layer %" PRIu64
+                            "; supported: the same number for all layers",
+                            r.file->name, DGL_PRINTABLE(kv->key), i);
+    }
+    return DGL_OK;
+}
+
+/* Returns true for a number, or for a list that list_check() has accepted. */
+static bool is_number(struct gguf_reader r, const struct gguf_kv *kv)
+{
+    return kv->type != GGUF_BOOL && (!kv->is_array || r.layers > 0);
+}
+
 enum dgl_status gguf_opt_i64(struct gguf_reader r, const char *key, int64_t min, int64_t max,
                              int64_t *inout)
 {
@@ -185,7 +213,10 @@ enum dgl_status gguf_opt_i64(struct gguf_reader r, const char *key, int64_t min,
     int64_t value;
     if (!kv)
         return DGL_OK;
-    if (kv->is_array || kv->type == GGUF_BOOL || !gguf_int_at(kv, 0, &value))
+    enum dgl_status status = list_check(r, kv);
+    if (status != DGL_OK)
+        return status;
+    if (!is_number(r, kv) || !gguf_int_at(kv, 0, &value))
         return type_fail(r, kv, "an integer");
     if (value < min || value > max)
         return dgl_fail(r.log, DGL_ERR_FORMAT,
@@ -199,8 +230,9 @@ enum dgl_status gguf_need_i64(struct gguf_reader r, const char *key, int64_t min
                               int64_t *out)
 {
     if (!gguf_find(r.file, key))
-        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", r.file->name,
-                        DGL_PRINTABLE(key));
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: %s is missing; if you know it, --override-kv KEY=int:VALUE adds it",
+                        r.file->name, DGL_PRINTABLE(key));
     return gguf_opt_i64(r, key, min, max, out);
 }
 
@@ -210,7 +242,10 @@ enum dgl_status gguf_opt_f64(struct gguf_reader r, const char *key, double *inou
     double value;
     if (!kv)
         return DGL_OK;
-    if (kv->is_array || !gguf_float_at(kv, 0, &value))
+    enum dgl_status status = list_check(r, kv);
+    if (status != DGL_OK)
+        return status;
+    if (!is_number(r, kv) || !gguf_float_at(kv, 0, &value))
         return type_fail(r, kv, "a float");
     if (!isfinite(value))
         return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is %g, wanted a finite number", r.file->name,

@@ -14,7 +14,12 @@ struct builder {
     const struct dgl_log *log;
     const struct gguf_model *m;
     struct gguf_units units;
+    size_t *left_out; /* [NUM_OTHER_MODES]: number of tensors */
 };
+
+/* Names of tensors that are not part of the text model begin so. */
+static const char *const other_modes[] = {"v.", "a.", "mm."};
+enum { NUM_OTHER_MODES = sizeof(other_modes) / sizeof(other_modes[0]) };
 
 static enum dgl_status add(struct builder *b, const struct tensor_info *info, const char *name,
                            const struct gguf_unit_tensor *t)
@@ -168,6 +173,12 @@ static enum dgl_status add_tensor(struct builder *b, size_t index)
         rule_find(gguf_model_names, gguf_num_model_names, name, family);
     if (rule)
         return add_changed(b, index, "", rule, "");
+    for (size_t i = 0; i < NUM_OTHER_MODES; i++) {
+        if (strncmp(name, other_modes[i], strlen(other_modes[i])) == 0) {
+            b->left_out[i]++;
+            return DGL_OK;
+        }
+    }
     if (tensor_layer_split(name, "blk.", &layer, &rest) && layer < b->m->layers) {
         char *prefix = dgl_arena_printf(&b->units.names, "model.layers.%" PRId32 ".", layer);
         char *gguf_prefix = dgl_arena_printf(&b->units.names, "blk.%" PRId32 ".", layer);
@@ -189,15 +200,26 @@ static enum dgl_status add_tensor(struct builder *b, size_t index)
 }
 
 enum dgl_status gguf_view_create(const struct dgl_log *log, const struct gguf_model *model,
-                                 struct tensor_source *raw, struct tensor_source **out)
+                                 struct tensor_source *raw, struct model_skipped *skipped,
+                                 struct tensor_source **out)
 {
+    size_t left_out[NUM_OTHER_MODES] = {0};
     struct builder b = {.log = log,
                         .m = model,
+                        .left_out = left_out,
                         .units = {.log = log, .raw = raw, .owns_raw = true, .arch = model->arch}};
     enum dgl_status status = DGL_OK;
     *out = NULL;
     for (size_t i = 0; i < tensor_source_count(raw); i++)
         TRY(add_tensor(&b, i));
+    for (size_t i = 0; i < NUM_OTHER_MODES; i++) {
+        struct dgl_buf line = {0};
+        if (left_out[i] == 0)
+            continue;
+        dgl_buf_printf(&line, "%s*: not part of the text model (tensors: %zu)", other_modes[i],
+                       left_out[i]);
+        TRY(model_skipped_add(log, skipped, &line));
+    }
     return gguf_units_source(&b.units, out);
 done:
     gguf_units_finish(&b.units);

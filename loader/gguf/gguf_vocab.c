@@ -1,10 +1,12 @@
-/* Reads tokenizer.ggml.* and the stop ids. */
+/* Reads tokenizer.ggml.*. */
 #include "loader/gguf/gguf_vocab.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/log.h"
 #include "core/base/utf8.h"
+#include "loader/gguf/gguf_turns.h"
 #include "loader/tokenizer/tok_vocab.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -31,16 +33,23 @@ static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
     if (dgl_str_eq(kind, "gpt2")) {
         v->kind = VOCAB_BPE;
         TRY(gguf_opt_str(r, KEY("pre"), &pre));
-        v->pre = gguf_pre_find(pre);
+        v->pre = gguf_pre_find(pre.p ? pre : dgl_str_of(GGUF_PRE_DEFAULT));
+        if (!pre.p)
+            dgl_warn(
+                r.log,
+                "%s: " KEY(
+                    "pre") " is missing: \"" GGUF_PRE_DEFAULT "\" is used, as in "
+                           "llama.cpp, which may cut texts in other places than the model expects; "
+                           "--override-kv " KEY("pre") "=str:NAME names another",
+                v->name);
         if (v->pre) {
             v->add_bos = v->pre->add_bos;
             return DGL_OK;
         }
         struct dgl_buf names = {0};
         gguf_pre_names(&names);
-        status = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%s%s; supported: %s",
-                          v->name, pre.p ? "\"" : "missing", DGL_PRINTABLE_STR(pre),
-                          pre.p ? "\"" : "", names.p ? names.p : "?");
+        status = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is \"%s\"; supported: %s",
+                          v->name, DGL_PRINTABLE_STR(pre), names.p ? names.p : "?");
         dgl_buf_finish(&names);
         return status;
     }
@@ -112,7 +121,7 @@ done:
 enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_file *file,
                                 struct vocab_lists *out)
 {
-    struct gguf_reader r = {log, file};
+    struct gguf_reader r = {.log = log, .file = file};
     *out = (struct vocab_lists){
         .name = file->name, .bos = -1, .eos = -1, .eot = -1, .eom = -1, .unk = -1};
     enum dgl_status status;
@@ -120,6 +129,7 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
     if (out->kind == VOCAB_NONE)
         return DGL_OK;
     TRY(lists_read(r, out));
+    TRY(gguf_turns_mark(log, out));
     const struct {
         const char *key;
         int64_t *id;
@@ -158,67 +168,6 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
 done:
     if (status != DGL_OK)
         vocab_lists_finish(out);
-    return status;
-}
-
-/* ---- stop ids ---- */
-
-struct stops {
-    const struct dgl_log *log;
-    const struct vocab_lists *v;
-    struct dgl_stop_id *ids;
-    size_t count, max;
-};
-
-static enum dgl_status stop_add(struct stops *s, int64_t id, const char *origin)
-{
-    size_t at = 0;
-    while (at < s->count && s->ids[at].id < id)
-        at++;
-    if (id < 0 || (at < s->count && s->ids[at].id == id))
-        return DGL_OK;
-    if (s->count == s->max)
-        return dgl_fail(s->log, DGL_ERR_FORMAT, "%s: more than %zu tokens end an answer",
-                        s->v->name, s->max);
-    for (size_t i = s->count++; i > at; i--)
-        s->ids[i] = s->ids[i - 1];
-    s->ids[at] = (struct dgl_stop_id){(int32_t)id, origin};
-    return DGL_OK;
-}
-
-/* Control tokens that end a turn in published chat formats. GGUF has no key for them. */
-static const char *const turn_ends[] = {
-    "<|eot_id|>", "<|im_end|>",    "<|end|>",         "<|return|>", "<|call|>", "<end_of_turn>",
-    "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",      "<eos>",    "</s>",
-};
-enum { NUM_TURN_ENDS = sizeof(turn_ends) / sizeof(turn_ends[0]) };
-
-static int64_t control_find(const struct vocab_lists *v, const char *text)
-{
-    for (uint64_t i = 0; i < v->count; i++) {
-        if (dgl_str_eq(v->tokens[i], text) && vocab_token_type(v, i) == TOKEN_CONTROL)
-            return (int64_t)i;
-    }
-    return -1;
-}
-
-enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct vocab_lists *v,
-                                 struct dgl_stop_id *out, size_t max, size_t *count)
-{
-    struct stops s = {.log = log, .v = v, .ids = out, .max = max};
-    enum dgl_status status;
-    TRY(stop_add(&s, v->eos, KEY("eos_token_id")));
-    TRY(stop_add(&s, v->eot, KEY("eot_token_id")));
-    TRY(stop_add(&s, v->eom, KEY("eom_token_id")));
-    /* In GPT-OSS's format <|end|> ends a message, and the answer goes on. */
-    bool harmony = v->kind != VOCAB_NONE && control_find(v, "<|return|>") >= 0 &&
-                   control_find(v, "<|call|>") >= 0;
-    for (size_t i = 0; i < NUM_TURN_ENDS && v->kind != VOCAB_NONE; i++) {
-        if (!harmony || strcmp(turn_ends[i], "<|end|>") != 0)
-            TRY(stop_add(&s, control_find(v, turn_ends[i]), "control token"));
-    }
-done:
-    *count = s.count;
     return status;
 }
 

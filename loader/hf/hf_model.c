@@ -8,6 +8,7 @@
 #include "core/base/checked.h"
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "loader/hf/safetensors.h"
 #include "loader/tensor/model_files.h"
 
@@ -251,9 +252,11 @@ enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct dgl_sour
     if (!w || !w->files)
         TRY(dgl_fail_memory(log, "file list", HF_MAX_FILES * sizeof(struct hf_file)));
     TRY(blob_find_in(log, source, dir, HF_INDEX, &indexed));
-    if (!indexed)
-        TRY(blob_find_in(log, source, dir, HF_SINGLE, &single));
-    if (indexed) {
+    TRY(blob_find_in(log, source, dir, HF_SINGLE, &single));
+    if (single && indexed)
+        dgl_notice(log, "%s: %s is read; %s beside it is left out, as transformers does", dir,
+                   HF_SINGLE, HF_INDEX);
+    if (indexed && !single) {
         index = dgl_path_join(dir, HF_INDEX);
         if (!index)
             TRY(dgl_fail_memory(log, "path", strlen(dir)));

@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "loader/gguf/gguf_model.h"
+#include "loader/gguf/gguf_override.h"
 #include "loader/model/model_path.h"
 #include "loader/model/model_file.h"
 #include "loader/model/model_text.h"
@@ -275,7 +276,8 @@ done:
 
 /* A folder needs no weights here; a pack is checked as a whole. */
 enum dgl_status chat_source_load(const struct dgl_log *log, const struct dgl_source *source,
-                                 const char *path, struct chat_source *out)
+                                 const char *path, const char *const *override_kv,
+                                 struct chat_source *out)
 {
     char *resolved = NULL, *name = NULL;
     struct rdrr_pack *pack = NULL;
@@ -291,10 +293,16 @@ enum dgl_status chat_source_load(const struct dgl_log *log, const struct dgl_sou
                      "%s: is a file; chat templates are read from a pack, a Hugging Face "
                      "folder or a GGUF file",
                      resolved));
+    if (format != MODEL_GGUF)
+        TRY(gguf_override_refuse(log, override_kv, path));
     if (format == MODEL_RDRR)
         TRY(rdrr_pack_open(log, source, resolved, &pack));
-    const struct model_texts texts = {
-        .log = log, .source = source, .dir = resolved, .pack = pack, .gguf = format == MODEL_GGUF};
+    const struct model_texts texts = {.log = log,
+                                      .source = source,
+                                      .dir = resolved,
+                                      .pack = pack,
+                                      .gguf = format == MODEL_GGUF,
+                                      .override_kv = override_kv};
     TRY(load_texts(&texts, out));
 done:
     rdrr_pack_close(&pack);

@@ -50,8 +50,9 @@ const struct chat_source_template *chat_source_find(const struct chat_source *so
 
 /* Fills an initialised *out from the model at `path` in `source`, or in the file system if that is
  * NULL (see dgl_template_params). A model without
- * templates is not an error. */
+ * templates is not an error. `override_kv` corrects keys of a GGUF file (gguf_override.h). */
 enum dgl_status chat_source_load(const struct dgl_log *log, const struct dgl_source *source,
-                                 const char *path, struct chat_source *out);
+                                 const char *path, const char *const *override_kv,
+                                 struct chat_source *out);
 
 #endif

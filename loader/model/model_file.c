@@ -11,6 +11,7 @@
 #include "core/base/mem.h"
 #include "loader/desc/model_bind.h"
 #include "loader/gguf/gguf_model.h"
+#include "loader/gguf/gguf_override.h"
 #include "loader/hf/hf_model.h"
 #include "loader/model/model_path.h"
 #include "loader/model/model_text.h"
@@ -32,10 +33,11 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
     } texts[] = {
         {FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len},
         {FILE_TOKENIZER_CONFIG, &f->tokenizer_config_json, &f->tokenizer_config_len},
+        {FILE_SPECIAL_TOKENS, &f->special_tokens_json, &f->special_tokens_len},
         {FILE_GENERATION_CONFIG, &f->generation_config_json, &f->generation_config_len},
     };
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         TRY(model_text_load(from, texts[i].name, texts[i].text, texts[i].len));
 done:
     return status;
@@ -157,6 +159,8 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     TRY(config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
                            : config_write(log, &parts->config, f));
     TRY(desc_read(log, &parts->config, f));
+    f->skipped = parts->skipped;
+    parts->skipped = (struct model_skipped){0};
     TRY(tensors_bind(log, config_name.p, f));
     snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
 done:
@@ -303,14 +307,19 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     enum dgl_status status;
     TRY(blob_source_choose(log, params->source, &f->source));
-    if (synthetic_is_path(params->path))
+    if (synthetic_is_path(params->path)) {
+        TRY(gguf_override_refuse(log, params->override_kv, params->path));
         return synthetic_model_init(log, params->path, f);
+    }
+    f->override_kv = params->override_kv;
     TRY(model_path_resolve(log, f->source, params->path, &f->path, &f->name));
     TRY(model_format_find(log, f->source, f->path, &f->format));
     if (f->format != MODEL_GGUF)
+        TRY(gguf_override_refuse(log, params->override_kv, f->path));
+    if (f->format != MODEL_GGUF)
         return f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
     struct gguf_parts parts;
-    TRY(gguf_model_open(log, f->source, f->path, &parts));
+    TRY(gguf_model_open(log, f->source, f->path, params->override_kv, &parts));
     if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))
         f->name[strlen(f->name) - strlen(".gguf")] = 0;
     status = gguf_take(log, &parts, f);
@@ -371,6 +380,7 @@ void model_file_close(struct dgl_model_file **file)
     free(f->config);
     free(f->tokenizer_json);
     free(f->tokenizer_config_json);
+    free(f->special_tokens_json);
     free(f->generation_config_json);
     free(f->hint_defaults);
     free(f->hint_pinned);
@@ -392,30 +402,4 @@ enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl
     }
     dgl_buf_finish(&text);
     return status;
-}
-
-enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
-                                     struct dgl_tokenizer **out)
-{
-    if (file->vocab.kind != VOCAB_NONE)
-        return tokenizer_create_lists(log, &file->vocab, out);
-    char *name = dgl_path_join(file->path, FILE_TOKENIZER);
-    enum dgl_status status =
-        name ? tokenizer_create(log, name, file->tokenizer_json, file->tokenizer_json_len, out)
-             : dgl_fail_memory(log, "path", strlen(file->path));
-    free(name);
-    return status;
-}
-
-enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
-                                           const struct dgl_model_file *file,
-                                           const struct dgl_tokenizer *tok)
-{
-    int32_t max = tokenizer_max_id(tok);
-    if (max < file->desc.vocab)
-        return DGL_OK;
-    return dgl_fail(log, DGL_ERR_FORMAT,
-                    "%s: " FILE_TOKENIZER " has ids up to %" PRId32 ", but vocab_size is %" PRId32
-                    "; the two belong to different models",
-                    file->path, max, file->desc.vocab);
 }

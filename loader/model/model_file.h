@@ -34,14 +34,16 @@ struct dgl_model_file {
     struct vocab_lists vocab;    /* of a GGUF file; borrows from `tensors` */
     char *tokenizer_config_json; /* NULL = none */
     size_t tokenizer_config_len;
+    char *special_tokens_json; /* special_tokens_map.json; NULL = none */
+    size_t special_tokens_len;
     char *generation_config_json; /* NULL = none */
     size_t generation_config_len;
     char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text, or NULL */
     char quantization[32];             /* headline: "bf16", "q4_k_m" */
     char manifest_sha256[65];          /* "" for folders */
-    /* used by dgl_inspect() only */
-    struct dgl_tokenizer *tok; /* NULL = none */
-    struct chat_source chat;
+    const char *const *override_kv;    /* as given when it was opened; borrowed, for conversions */
+    struct dgl_tokenizer *tok;         /* of model_file_load_tokenizer(), or NULL */
+    struct chat_source chat;           /* used by dgl_inspect() only */
     struct dgl_model_info
         info; /* result of dgl_model_file_info(); its strings point into this struct */
 };
@@ -63,6 +65,7 @@ struct model_open_params {
     const char *hash_cache;             /* cache folder of hash_cache.h, or NULL */
     bool trust_cache;                   /* with `verify`: files in the cache are not read again */
     struct dgl_verify_result *verified; /* number of hashed files and bytes, or NULL */
+    const char *const *override_kv;     /* of a GGUF file: gguf_override.h; NULL = none */
     dgl_progress_cb progress_cb;
     void *progress_priv;
 };
@@ -79,13 +82,15 @@ void model_file_close(struct dgl_model_file **file);
 
 /* Writes tokenizer_json if the model has only `vocab`; for conversions. */
 enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl_model_file *file);
-/* Makes the tokenizer of a model that has one (info.has_tokenizer). Messages name its file. */
-struct dgl_tokenizer;
+/* Makes the tokenizer of a model that has one. Messages name its file. */
 enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
                                      struct dgl_tokenizer **out);
-/* Returns DGL_ERR_FORMAT if the tokenizer has ids without a row in the model. */
-enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
-                                           const struct dgl_model_file *file,
-                                           const struct dgl_tokenizer *tok);
+/* Makes file->tok if the model has a tokenizer, and adds its eos_token to the stop ids. A notice
+ * names ids without a row in the model. Prompts must not contain them. */
+enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *file);
+/* Makes the tokenizer of the Hugging Face folder `dir`, which has a tokenizer.json and need not be
+ * a model. */
+enum dgl_status model_folder_tokenizer(const struct dgl_log *log, const struct dgl_source *source,
+                                       const char *dir, struct dgl_tokenizer **out);
 
 #endif

@@ -12,7 +12,8 @@ enum dgl_status model_text_load(const struct model_texts *texts, const char *nam
                                 size_t *len)
 {
     if (texts->gguf)
-        return gguf_text_load(texts->log, texts->source, texts->dir, name, text, len);
+        return gguf_text_load(texts->log, texts->source, texts->dir, texts->override_kv, name, text,
+                              len);
     /* Packs of other converters contain the files without listing them, so no hash is known. */
     if (texts->pack && (texts->pack->manifest.ours || texts->pack->manifest.num_copied > 0))
         return rdrr_copied_load(texts->log, texts->pack, name, text, len);

@@ -9,8 +9,9 @@ struct model_texts {
     const struct dgl_log *log;
     const struct dgl_source *source;
     const char *dir;
-    const struct rdrr_pack *pack; /* NULL = plain folder */
-    bool gguf;                    /* `dir` is a GGUF file, whose keys replace the texts */
+    const struct rdrr_pack *pack;   /* NULL = plain folder */
+    bool gguf;                      /* `dir` is a GGUF file, whose keys replace the texts */
+    const char *const *override_kv; /* of that file: gguf_override.h; NULL = none */
 };
 
 /* Loads a text. In a pack its size and hash are verified. *text is unchanged if the file is absent.

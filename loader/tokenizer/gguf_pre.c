@@ -19,16 +19,24 @@
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER            \
     "*|\\p{N}|" SLASH_BLANKS
 
+/* llama.cpp's patterns for files that name none. */
+#define DEFAULT_MARKS "[\\p{P}\\$\\+<=>\\^~\\|]+"
+#define DEFAULT_WORDS                                                                              \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
+
 /* If several rows cut a text the same way, gguf_pre_match() returns the first. */
 static const struct gguf_pre pres[] = {
-    {"gpt-2", NULL, .digits = false},
-    {"smollm", NULL, .digits = true},
-    {"llama-bpe", LLAMA3, .ignore_merges = true, .add_bos = true},
-    {"dbrx", LLAMA3, .ignore_merges = false},
-    {"qwen2", QWEN2, .nfc = true},
-    {"stablelm2", QWEN2, .nfc = false},
-    {"gpt-4o", GPT4O, .ignore_merges = true},
-    {"tekken", TEKKEN, .ignore_merges = true, .add_bos = true},
+    {"gpt-2", {NULL}, .digits = false},
+    {"smollm", {NULL}, .digits = true},
+    {"llama-bpe", {LLAMA3}, .ignore_merges = true, .add_bos = true},
+    {"dbrx", {LLAMA3}, .ignore_merges = false},
+    {"qwen2", {QWEN2}, .nfc = true},
+    {"stablelm2", {QWEN2}, .nfc = false},
+    {"gpt-4o", {GPT4O}, .ignore_merges = true},
+    {"tekken", {TEKKEN}, .ignore_merges = true, .add_bos = true},
+    {GGUF_PRE_DEFAULT,
+     {DEFAULT_MARKS, DEFAULT_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"},
+     .digits = false},
 };
 enum { NUM_PRES = sizeof(pres) / sizeof(pres[0]) };
 
@@ -82,7 +90,8 @@ static bool type_is(const struct dgl_json *object, const char *type)
 /* The properties of a pre_tokenizer that this table can express. */
 struct cuts {
     bool digits, byte_level, gpt2, other;
-    struct dgl_str regex;
+    struct dgl_str regex[GGUF_PRE_MAX];
+    size_t num_regex;
 };
 
 /* Reads one step. A Split that keeps only its matches cuts like one that isolates them, because
@@ -97,10 +106,11 @@ static void cuts_add(struct cuts *c, const struct dgl_json *step)
     if (c->byte_level)
         c->other = true; /* no step may follow it */
     else if (type_is(step, "Digits") && dgl_json_bool(dgl_json_get(step, "individual_digits")) &&
-             !c->regex.p)
+             c->num_regex == 0)
         c->digits = true;
-    else if (type_is(step, "Split") && whole && regex.p && !c->regex.p && !c->digits)
-        c->regex = regex;
+    else if (type_is(step, "Split") && whole && regex.p && c->num_regex < GGUF_PRE_MAX &&
+             !c->digits)
+        c->regex[c->num_regex++] = regex;
     else if (type_is(step, "ByteLevel") && !dgl_json_bool(dgl_json_get(step, "add_prefix_space")))
         c->byte_level = true;
     else
@@ -122,11 +132,14 @@ const struct gguf_pre *gguf_pre_match(const struct dgl_json *normalizer,
     }
     bool normalizes = normalizer && !dgl_json_is(normalizer, DGL_JSON_NULL);
     if (c.other || !c.byte_level || (normalizes && !type_is(normalizer, "NFC")) ||
-        c.gpt2 == (c.regex.p != NULL))
+        c.gpt2 == (c.num_regex > 0))
         return NULL;
     for (size_t i = 0; i < NUM_PRES; i++) {
         const struct gguf_pre *p = &pres[i];
-        bool same_regex = p->regex ? c.regex.p && dgl_str_eq(c.regex, p->regex) : !c.regex.p;
+        size_t same = 0;
+        while (same < c.num_regex && p->regex[same] && dgl_str_eq(c.regex[same], p->regex[same]))
+            same++;
+        bool same_regex = same == c.num_regex && (same == GGUF_PRE_MAX || !p->regex[same]);
         if (same_regex && p->digits == c.digits && p->nfc == normalizes &&
             p->ignore_merges == ignore_merges)
             return p;
@@ -148,17 +161,17 @@ void gguf_pre_write(struct dgl_json_writer *w, const struct gguf_pre *pre)
     dgl_jw_field_array(w, "pretokenizers");
     if (pre->digits)
         dgl_jw_raw(w, "{\"type\": \"Digits\", \"individual_digits\": true}");
-    if (pre->regex) {
+    for (size_t i = 0; i < GGUF_PRE_MAX && pre->regex[i]; i++) {
         dgl_jw_object(w);
         dgl_jw_field_cstr(w, "type", "Split");
         dgl_jw_field_object(w, "pattern");
-        dgl_jw_field_cstr(w, "Regex", pre->regex);
+        dgl_jw_field_cstr(w, "Regex", pre->regex[i]);
         dgl_jw_end_object(w);
         dgl_jw_field_cstr(w, "behavior", "Isolated");
         dgl_jw_field_bool(w, "invert", false);
         dgl_jw_end_object(w);
     }
-    dgl_jw_raw(w, pre->regex ? BYTE_LEVEL("false") : BYTE_LEVEL("true"));
+    dgl_jw_raw(w, pre->regex[0] ? BYTE_LEVEL("false") : BYTE_LEVEL("true"));
     dgl_jw_end_array(w);
     dgl_jw_end_object(w);
 }

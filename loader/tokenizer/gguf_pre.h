@@ -5,10 +5,14 @@
 
 #include "core/base/json.h"
 
+#define GGUF_PRE_DEFAULT "default" /* of files without the key */
+#define GGUF_PRE_MAX     4
+
 struct gguf_pre {
-    const char *name;  /* llama.cpp's name */
-    const char *regex; /* pattern of the Split; NULL = GPT-2's own, which is part of ByteLevel */
-    bool digits;       /* splits off each digit first */
+    const char *name; /* llama.cpp's name */
+    /* Patterns of the Splits, in order; none: GPT-2's own, which is part of ByteLevel. */
+    const char *regex[GGUF_PRE_MAX];
+    bool digits; /* splits off each digit first */
     bool ignore_merges, nfc;
     bool add_bos; /* default of tokenizer.ggml.add_bos_token */
 };

@@ -31,8 +31,47 @@ static enum dgl_status add_token(struct dgl_json_reader r, struct tok_added_toke
     return DGL_OK;
 }
 
+/* Adds a token of tokenizer_config.json. A listed one replaces the properties of a token that
+ * exists. A named one becomes special, but not if the list leaves it out. */
+static enum dgl_status add_config_token(struct dgl_json_reader r,
+                                        const struct tok_config_token *from, bool has_list,
+                                        struct tok_vocab *contents, struct tok_added *out)
+{
+    int32_t known = tok_vocab_find(contents, from->content.p, from->content.len);
+    struct tok_added_token token = {
+        .json_id = from->id,
+        .of_config = true,
+        .listed = from->place == TOK_LISTED,
+        .special = from->special || from->place == TOK_NAMED,
+        .normalized = from->normalized,
+        .single_word = from->single_word,
+        .lstrip = from->lstrip,
+        .rstrip = from->rstrip,
+    };
+    if (known < 0)
+        return add_token(r, token, from->content, contents, out);
+    struct tok_added_token *old = &out->tokens[known];
+    switch (from->place) {
+    case TOK_LISTED:
+        old->listed = true;
+        old->special |= token.special;
+        old->normalized = token.normalized;
+        old->single_word = token.single_word;
+        old->lstrip = token.lstrip;
+        old->rstrip = token.rstrip;
+        break;
+    case TOK_NAMED:
+        old->special |= !has_list || old->listed;
+        break;
+    case TOK_EXTRA:
+        break;
+    }
+    return DGL_OK;
+}
+
 static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_json *json,
-                                   const struct vocab_lists *lists, struct tok_added *out)
+                                   const struct vocab_lists *lists, const struct tok_config *config,
+                                   struct tok_added *out)
 {
     struct tok_vocab contents = {0};
     enum dgl_status status = DGL_OK;
@@ -56,6 +95,8 @@ static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_js
             .json_id = (int64_t)id, .special = added.special, .rstrip = added.rstrip};
         TRY(add_token(r, token, lists->tokens[id], &contents, out));
     }
+    for (size_t i = 0; config && i < config->count; i++)
+        TRY(add_config_token(r, &config->tokens[i], config->has_list, &contents, out));
 done:
     tok_vocab_finish(&contents);
     return status;
@@ -79,6 +120,8 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < out->count; i++) {
         const struct tok_added_token *token = &out->tokens[i];
+        if (token->of_config)
+            continue;
         int32_t *slot = &owner[token->json_id];
         if (*slot)
             TRY(dgl_fail(r.log, DGL_ERR_FORMAT,
@@ -101,7 +144,7 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
         }
         if (token->id > largest)
             largest = token->id;
-        if (token->id != token->json_id && differ++ < SHOWN)
+        if (token->json_id >= 0 && token->id != token->json_id && differ++ < SHOWN)
             dgl_warn(r.log, "%s: added token \"%s\" has id %" PRId32 ", not %" PRId64,
                      dgl_json_name(r.doc), DGL_PRINTABLE(token->content.p), token->id,
                      token->json_id);
@@ -116,14 +159,14 @@ done:
 
 enum dgl_status tok_added_load(struct dgl_budget *budget, struct dgl_json_reader r,
                                const struct dgl_json *json, const struct vocab_lists *lists,
-                               const struct tok_vocab *vocab,
+                               const struct tok_config *config, const struct tok_vocab *vocab,
                                const struct tok_normalizer *normalizer, struct tok_added *out)
 {
     struct tok_scratch scratch = {0};
     *out = (struct tok_added){0};
 
     enum dgl_status status;
-    TRY(load_tokens(r, json, lists, out));
+    TRY(load_tokens(r, json, lists, config, out));
     TRY(assign_ids(r, vocab, out));
     for (size_t i = 0; i < out->count; i++)
         if ((size_t)out->tokens[i].id >= out->num_ids)
@@ -171,6 +214,16 @@ void tok_added_finish(struct tok_added *added)
     tok_trie_finish(&added->raw);
     tok_trie_finish(&added->normalized);
     *added = (struct tok_added){0};
+}
+
+int32_t tok_added_id(const struct tok_added *added, struct dgl_str content)
+{
+    for (size_t i = 0; i < added->count; i++) {
+        const struct tok_added_token *token = &added->tokens[i];
+        if (dgl_str_equal((struct dgl_str){token->content.p, token->content.len}, content))
+            return token->id;
+    }
+    return -1;
 }
 
 const struct tok_added_token *tok_added_find(const struct tok_added *added, int32_t id)

@@ -25,6 +25,7 @@ struct dgl_tokenizer {
     struct tok_post post;
     struct tok_decoder decoder;
     int32_t max_id;
+    int32_t eos; /* eos_token of tokenizer_config.json, or -1 */
 };
 
 /* Limits of one call: a base and an amount per byte. Published tokenizers use 3 to 8 steps per byte
@@ -51,7 +52,8 @@ static struct dgl_budget budget_of(const struct dgl_log *log, const char *work, 
 /* Consumes `doc`, also on failure. It was parsed from `len` bytes. Settings that only the caller
  * could apply are reported. */
 static enum dgl_status create(const struct dgl_log *log, struct dgl_json_doc *doc, size_t len,
-                              const struct vocab_lists *lists, struct dgl_tokenizer **out)
+                              const struct vocab_lists *lists, const struct tok_config *config,
+                              struct dgl_tokenizer **out)
 {
     static const char *const ignored[] = {"truncation", "padding"};
     struct dgl_tokenizer *tok = dgl_new(struct dgl_tokenizer);
@@ -81,11 +83,13 @@ static enum dgl_status create(const struct dgl_log *log, struct dgl_json_doc *do
     TRY(tok_pretokenizer_load(r, dgl_json_get(root, "pre_tokenizer"), &tok->pretokenizer));
     TRY(tok_decoder_load(r, dgl_json_get(root, "decoder"), &tok->decoder));
     TRY(tok_model_load(r, model, lists, &tok->model));
-    TRY(tok_added_load(&budget, r, added, lists, &tok->model.vocab, &tok->normalizer, &tok->added));
+    TRY(tok_added_load(&budget, r, added, lists, config, &tok->model.vocab, &tok->normalizer,
+                       &tok->added));
     size_t ids = tok->model.vocab.num_entries;
     tok->max_id = (int32_t)(tok->added.num_ids > ids ? tok->added.num_ids : ids) - 1;
     if (tok->max_id < 0)
         TRY(dgl_json_fail(r, model, "the vocabulary is empty"));
+    tok->eos = config && config->eos.p ? tok_added_id(&tok->added, config->eos) : -1;
     TRY(tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post));
 done:
     dgl_json_destroy(&doc);
@@ -95,13 +99,20 @@ done:
     return status;
 }
 
-enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
-                                 size_t len, struct dgl_tokenizer **out)
+enum dgl_status tokenizer_create_with(const struct dgl_log *log, const char *name, const char *json,
+                                      size_t len, const struct tok_config *config,
+                                      struct dgl_tokenizer **out)
 {
     struct dgl_json_doc *doc = NULL;
     *out = NULL;
     enum dgl_status status = doppler_tokenizer_parse(log, name, json, len, &doc);
-    return status == DGL_OK ? create(log, doc, len, NULL, out) : status;
+    return status == DGL_OK ? create(log, doc, len, NULL, config, out) : status;
+}
+
+enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
+                                 size_t len, struct dgl_tokenizer **out)
+{
+    return tokenizer_create_with(log, name, json, len, NULL, out);
 }
 
 enum dgl_status tokenizer_create_lists(const struct dgl_log *log, const struct vocab_lists *lists,
@@ -115,7 +126,7 @@ enum dgl_status tokenizer_create_lists(const struct dgl_log *log, const struct v
     if (status == DGL_OK)
         status = dgl_json_parse(log, lists->name, text.p, text.len, &doc);
     if (status == DGL_OK)
-        status = create(log, doc, text.len, lists, out);
+        status = create(log, doc, text.len, lists, NULL, out);
     dgl_buf_finish(&text);
     return status;
 }
@@ -138,6 +149,16 @@ void tokenizer_destroy(struct dgl_tokenizer **tok)
 int32_t tokenizer_max_id(const struct dgl_tokenizer *tok)
 {
     return tok->max_id;
+}
+
+int32_t tokenizer_eos(const struct dgl_tokenizer *tok)
+{
+    return tok->eos;
+}
+
+bool tokenizer_is_added(const struct dgl_tokenizer *tok, int32_t id)
+{
+    return tok_added_find(&tok->added, id) != NULL;
 }
 
 bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id)

@@ -14,6 +14,11 @@ struct dgl_tokenizer;
  * implemented, and names them. */
 enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
                                  size_t len, struct dgl_tokenizer **out);
+/* As tokenizer_create(), with the special tokens of tokenizer_config.json. */
+struct tok_config;
+enum dgl_status tokenizer_create_with(const struct dgl_log *log, const char *name, const char *json,
+                                      size_t len, const struct tok_config *config,
+                                      struct dgl_tokenizer **out);
 /* Creates a tokenizer from the lists of a vocabulary (not VOCAB_NONE or VOCAB_UNIGRAM): the same as
  * from its tokenizer.json (tokenizer_json.h), without writing that text in full. */
 struct vocab_lists;
@@ -21,6 +26,10 @@ enum dgl_status tokenizer_create_lists(const struct dgl_log *log, const struct v
                                        struct dgl_tokenizer **out);
 void tokenizer_destroy(struct dgl_tokenizer **tok);
 int32_t tokenizer_max_id(const struct dgl_tokenizer *tok); /* largest id in use */
+/* Returns the id of eos_token of tokenizer_config.json, or -1. */
+int32_t tokenizer_eos(const struct dgl_tokenizer *tok);
+/* Returns true for an added token, which is cut out of texts. */
+bool tokenizer_is_added(const struct dgl_tokenizer *tok, int32_t id);
 bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id);
 
 /* Appends to *ids (grown; free with free()). */

@@ -451,6 +451,22 @@ static enum dgl_status call_inspect(struct dgl_str in)
     return status;
 }
 
+/* Reads the tokenizer of the input, a GGUF file, with a corrected key. */
+static enum dgl_status call_override(struct dgl_str in)
+{
+    const char *list[] = {text(&in), NULL};
+    char *path = file("model.gguf", in);
+    struct dgl_tokenizer *tok = NULL;
+    enum dgl_status status = dgl_override_kv_check(log_of_world, list);
+    if (status == DGL_OK)
+        status = dgl_tokenizer_open(log_of_world,
+                                    dgl_tokenizer_params(.path = path, .override_kv = list), &tok);
+    FUZZ_CHECK((tok != NULL) <= (status == DGL_OK));
+    dgl_tokenizer_destroy(&tok);
+    free(path);
+    return status;
+}
+
 static enum dgl_status call_verify(struct dgl_str in)
 {
     struct dgl_verify_result result;
@@ -896,7 +912,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
     call_measure,        call_selftest,       call_kernels_check,  call_kernels_bench,
     call_tune,           call_tuned,          call_batch,          call_reply,
-    call_clone,          call_session_file,
+    call_clone,          call_session_file,   call_override,
 };
 
 void fuzz_one(struct dgl_str input)

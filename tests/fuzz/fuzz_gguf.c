@@ -92,6 +92,7 @@ static void try_model(struct fuzz_log *log, const struct gguf_file *file, struct
     struct gguf_model model;
     struct fields config = {.name = "G"};
     struct gguf_config_ids ids = {.bos_id = -1};
+    struct model_skipped skipped = {0};
     enum dgl_status status = source_make(&log->log, file, input, &raw);
     if (status == DGL_OK)
         status = gguf_model_init(&log->log, file, raw, &model);
@@ -100,13 +101,14 @@ static void try_model(struct fuzz_log *log, const struct gguf_file *file, struct
     if (status == DGL_OK)
         check_json(&config);
     if (status == DGL_OK)
-        status = gguf_view_create(&log->log, &model, raw, &view);
+        status = gguf_view_create(&log->log, &model, raw, &skipped, &view);
     else
         tensor_source_destroy(&raw);
     fuzz_check_status(log, status);
     if (status == DGL_OK)
         read_ends(view);
     tensor_source_destroy(&view);
+    model_skipped_finish(&skipped);
     fields_finish(&config);
 }
 

@@ -140,7 +140,9 @@ int bench_load(const struct options *opt)
     struct dgl_model_file *file = NULL;
     console_init(&e.console, opt);
     /* Resolves a name of the Hub cache to its folder or file, and lists the files to read. */
-    enum dgl_status status = dgl_inspect(&e.console.log, dgl_inspect_params(.path = path), &file);
+    enum dgl_status status =
+        dgl_inspect(&e.console.log,
+                    dgl_inspect_params(.path = path, .override_kv = opt->override_kv.item), &file);
     if (status != DGL_OK)
         return exit_code(status);
     const struct dgl_model_info *info = dgl_model_file_info(file);

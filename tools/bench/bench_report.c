@@ -187,7 +187,9 @@ static bool print_json(const struct bench_report *report)
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     struct dgl_model_file *file = NULL; /* stays NULL if it cannot be read again */
-    dgl_inspect(NULL, dgl_inspect_params(.path = m->path), &file);
+    dgl_inspect(NULL,
+                dgl_inspect_params(.path = m->path, .override_kv = report->opt->override_kv.item),
+                &file);
     report_begin(&w, "pipeline");
     dgl_jw_field_cstr(&w, "runType", "warm");
     env_json(&w, e->device);

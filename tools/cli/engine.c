@@ -289,7 +289,8 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
     e->console.work = "loading";
     TRY(dgl_model_load(
         e->device,
-        dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,
+        dgl_model_params(.path = path, .override_kv = opt->override_kv.item, .kernels = e->kernels,
+                         .context = opt->context,
                          .hash_weights = strcmp(hash, "always") == 0  ? DGL_HASH_ALWAYS
                                          : strcmp(hash, "never") == 0 ? DGL_HASH_NEVER
                                                                       : DGL_HASH_CHANGED,

@@ -40,6 +40,8 @@ static const struct option table[] = {
           "GGUF file, Hugging Face folder, pack, or org/name[:quant][@revision] in the local "
           "Hub cache; `dopplergl models` lists the models on this machine (default: the bundled "
           "model)"),
+    VALUE(WITH_MODEL " convert", 0, "override-kv", "KEY=TYPE:VALUE", STRS, override_kv,
+          "correct a key of the GGUF file; TYPE is int, float, bool or str; may be repeated"),
     VALUE("generate", 'p', "prompt", "TEXT", STR, prompt, "prompt, byte for byte"),
     VALUE("generate", 'f', "file", "FILE", PATH, file,
           "prompt from a file, byte for byte; - is standard input"),

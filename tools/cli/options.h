@@ -12,9 +12,9 @@
 #define OPTIONS_MAX_ROWS  192 /* rows of the table */
 #define OPTIONS_MAX_NOTES 16
 
-/* Repeatable string option. */
+/* Repeatable string option. NULL follows the last item. */
 struct option_strs {
-    const char *item[OPTIONS_MAX_STRS];
+    const char *item[OPTIONS_MAX_STRS + 1];
     size_t count;
 };
 
@@ -44,6 +44,7 @@ struct options {
     int32_t readback_interval, keep;
     int64_t seed;
     struct option_strs stop, dry_breakers, logit_bias;
+    struct option_strs override_kv;
     const char *session;
     bool raw, context_shift;
     bool escapes, echo, ignore_eos, no_parse_special, model_defaults;

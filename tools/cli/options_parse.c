@@ -334,6 +334,9 @@ bool options_are_used(const struct options *opt, const char *command, const char
     struct dgl_str rest = dgl_str_of(names), name;
     while (dgl_str_split(&rest, ' ', &name)) {
         const struct option *o = option_named(command_find(command), name);
+        /* Without a model there are no keys to correct. */
+        if (dgl_str_eq(name, "model") && !options_are_used(opt, command, form, "override-kv"))
+            return false;
         if (o && option_source(o, opt) == OPTION_FROM_COMMAND_LINE)
             return console_refuse("--%s does nothing for `%s`", o->name, form);
     }
@@ -371,5 +374,9 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
     if (out->force_fused_q4k && out->q4k_matmul && strcmp(out->q4k_matmul, "fused_q4k") != 0)
         return console_refuse("--force-fused-q4k and --q4k-matmul %s contradict each other",
                               out->q4k_matmul);
+    struct dgl_error why = {""};
+    const struct dgl_log log = {.error = &why};
+    if (dgl_override_kv_check(&log, out->override_kv.item) != DGL_OK)
+        return console_refuse("--%s", why.text);
     return !command->check || command->check(out);
 }

@@ -37,7 +37,8 @@ static enum dgl_status open_all(struct chat *c, const char *model)
     enum dgl_status status = DGL_OK;
     TRY(dgl_template_load(
         &console.log,
-        dgl_template_params(.path = model, .file = c->opt->template, .name = c->opt->template_name),
+        dgl_template_params(.path = model, .override_kv = c->opt->override_kv.item,
+                            .file = c->opt->template, .name = c->opt->template_name),
         &c->tmpl));
     TRY(engine_open(&c->engine, c->opt, model, true));
     TRY(dgl_chat_create(dgl_chat_params(.session = c->engine.session, .tmpl = c->tmpl,

@@ -18,6 +18,7 @@ static struct dgl_convert_params convert_params(const struct options *opt, struc
         .in = opt->arg[0],
         .out = opt->arg[1],
         .to = opt->to_format,
+        .override_kv = opt->override_kv.item,
         .quantize = opt->quantize,
         .embed = opt->embed_type,
         .head = opt->head_type,
@@ -74,8 +75,8 @@ int command_convert(const struct options *opt)
 
 bool command_verify_check(const struct options *opt)
 {
-    return opt->smoke ||
-           options_are_used(opt, "verify", "verify` without `--smoke", OPTIONS_KERNEL);
+    return opt->smoke || options_are_used(opt, "verify", "verify` without `--smoke",
+                                          OPTIONS_KERNEL " override-kv");
 }
 
 struct verify {

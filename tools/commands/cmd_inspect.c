@@ -371,7 +371,9 @@ int command_inspect(const struct options *opt)
     const char *path = model_path(opt, bundled);
     if (!path)
         return EXIT_FAILED;
-    enum dgl_status status = dgl_inspect(&console.log, dgl_inspect_params(.path = path), &file);
+    enum dgl_status status =
+        dgl_inspect(&console.log,
+                    dgl_inspect_params(.path = path, .override_kv = opt->override_kv.item), &file);
     int code = exit_code(status);
     if (status == DGL_OK) {
         in.file = file;

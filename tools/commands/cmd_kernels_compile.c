@@ -237,7 +237,8 @@ int kernels_compile(struct engine *e, const struct options *opt)
     }
     TRY(dgl_kernels_compile(
         e->device,
-        dgl_kernels_compile_params(.path = path, .kernels = e->kernels, .no_tuned = opt->no_tune,
+        dgl_kernels_compile_params(.path = path, .override_kv = opt->override_kv.item,
+                                   .kernels = e->kernels, .no_tuned = opt->no_tune,
                                    .executor = executor_chosen(opt), .all = opt->all,
                                    .seconds = opt->time_limit, .memory_bytes = memory_bytes,
                                    .known = c.hash, .num_known = c.num_hashes, .cb = tell,

@@ -32,7 +32,9 @@ static int print(const struct render *r)
         return out_exit(ok && out_flush());
     }
     enum dgl_status status = DGL_OK;
-    TRY(dgl_tokenizer_load(&r->console.log, r->model, &tok));
+    TRY(dgl_tokenizer_open(
+        &r->console.log,
+        dgl_tokenizer_params(.path = r->model, .override_kv = r->opt->override_kv.item), &tok));
     TRY(dgl_render_ids(&r->console.log, r->tmpl, tok, &r->params, &ids, &count));
     struct dgl_json_writer w = report_object(&out);
     dgl_jw_field_str(&w, "text", (struct dgl_str){r->text, r->len});
@@ -66,10 +68,11 @@ int command_template(const struct options *opt)
         dgl_buf_finish(&messages);
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     }
-    enum dgl_status status = dgl_template_load(
-        &r.console.log,
-        dgl_template_params(.path = r.model, .file = opt->template, .name = opt->template_name),
-        &r.tmpl);
+    enum dgl_status status =
+        dgl_template_load(&r.console.log,
+                          dgl_template_params(.path = r.model, .override_kv = opt->override_kv.item,
+                                              .file = opt->template, .name = opt->template_name),
+                          &r.tmpl);
     dgl_buf_puts(&messages, "");
     r.params = (struct dgl_render_params){.messages = messages.p,
                                           .messages_len = messages.len,

@@ -279,7 +279,9 @@ int command_tokenize(const struct options *opt)
     const char *path = model_path(opt, bundled);
     if (!path)
         return EXIT_FAILED;
-    enum dgl_status status = dgl_tokenizer_load(&t.console.log, path, &t.tok);
+    enum dgl_status status = dgl_tokenizer_open(
+        &t.console.log, dgl_tokenizer_params(.path = path, .override_kv = opt->override_kv.item),
+        &t.tok);
     int code = exit_code(status);
     if (status == DGL_OK)
         code = lines ? all_lines(&t) : one_text(&t);

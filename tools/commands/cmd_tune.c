@@ -125,7 +125,9 @@ static int32_t context_of(const struct options *opt, const char *path)
 {
     struct dgl_model_file *file = NULL;
     int64_t need = (int64_t)(opt->depth > TOKENS ? opt->depth : TOKENS) + MARGIN;
-    if (opt->context || dgl_inspect(NULL, dgl_inspect_params(.path = path), &file) != DGL_OK)
+    if (opt->context ||
+        dgl_inspect(NULL, dgl_inspect_params(.path = path, .override_kv = opt->override_kv.item),
+                    &file) != DGL_OK)
         return opt->context;
     int32_t most = dgl_model_file_info(file)->context_max;
     dgl_model_file_destroy(&file);

@@ -202,11 +202,11 @@ static enum dgl_status open_template(struct serve *s)
     const bool asked = s->opt->template || s->opt->template_name;
     if (!info->has_tokenizer)
         return DGL_OK;
-    enum dgl_status status =
-        dgl_template_load(asked ? log : &quiet,
-                          dgl_template_params(.path = info->path, .file = s->opt->template,
-                                              .name = s->opt->template_name),
-                          &s->tmpl);
+    enum dgl_status status = dgl_template_load(
+        asked ? log : &quiet,
+        dgl_template_params(.path = info->path, .override_kv = s->opt->override_kv.item,
+                            .file = s->opt->template, .name = s->opt->template_name),
+        &s->tmpl);
     if (status != DGL_OK && asked)
         return status;
     if (s->tmpl)

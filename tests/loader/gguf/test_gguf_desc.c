@@ -55,7 +55,7 @@ static void open_built(struct gguf_build *b, enum dgl_status want, struct opened
     test_write_file(o->dir, "m.gguf", bytes.p, bytes.len);
     dgl_buf_finish(&bytes);
     char *path = dgl_path_join(o->dir, "m.gguf");
-    enum dgl_status status = gguf_model_open(&o->log.log, &blob_files, path, &o->parts);
+    enum dgl_status status = gguf_model_open(&o->log.log, &blob_files, path, NULL, &o->parts);
     if (status != want)
         fail_msg("status %d: %s", status, o->log.text);
     o->config = (struct dgl_buf){0};

@@ -583,7 +583,7 @@ static void reads_keys_and_tensors(void **state)
     gb_strs(&b, "x.words", words, 3);
     gb_finish(&b, &bytes);
     assert_int_equal(parse(NULL, &bytes, &file), DGL_OK);
-    struct gguf_reader r = {NULL, &file};
+    struct gguf_reader r = {.log = NULL, .file = &file};
     int64_t big = 0;
     double eps = 0;
     bool flag = false;
@@ -637,7 +637,7 @@ static void wrong_types_of_values_are_named(void **state)
     gb_u32(&b, "n", 12);
     gb_finish(&b, &bytes);
     assert_int_equal(parse(NULL, &bytes, &file), DGL_OK);
-    struct gguf_reader r = {&log.log, &file};
+    struct gguf_reader r = {.log = &log.log, .file = &file};
     assert_int_equal(gguf_opt_i64(r, "a", 0, 10, &i64), DGL_ERR_FORMAT);
     assert_contains(log.text, "a is string, wanted an integer");
     test_log_clear(&log);

@@ -29,6 +29,8 @@ struct change {
     const char *add;   /* a tensor that no model uses */
     uint32_t eos;      /* 2 */
     uint32_t vocab;    /* vocab_size; 0 = absent */
+    uint32_t list;     /* elements of head_count_kv as a list; 0 = a number */
+    bool uneven;       /* the list has different numbers */
 };
 
 static void put_u32(struct gguf_build *b, const struct change *c, const char *suffix,
@@ -91,13 +93,17 @@ static void put_keys(struct gguf_build *b, const struct change *c)
 {
     static const char *const tokens[] = {"a", "b", "</s>", "d"};
     static const float scores[] = {0, 0, 0, 0};
+    static const int32_t even[] = {1, 1, 1}, uneven[] = {1, 1, 2};
     gb_str(b, "general.architecture", c->arch ? c->arch : "llama");
     put_u32(b, c, "block_count", c->layers ? c->layers : 1);
     put_u32(b, c, "context_length", 64);
     put_u32(b, c, "embedding_length", c->hidden ? c->hidden : 8);
     put_u32(b, c, "feed_forward_length", c->width ? c->width : 12);
     put_u32(b, c, "attention.head_count", 2);
-    put_u32(b, c, "attention.head_count_kv", c->kv_heads ? c->kv_heads : 1);
+    if (c->list)
+        gb_i32s(b, "llama.attention.head_count_kv", c->uneven ? uneven : even, c->list);
+    else
+        put_u32(b, c, "attention.head_count_kv", c->kv_heads ? c->kv_heads : 1);
     put_u32(b, c, "attention.key_length", 4);
     put_f32(b, c, "attention.layer_norm_rms_epsilon", c->eps > 0 ? c->eps : 1e-5f);
     if (c->dims)
@@ -168,6 +174,12 @@ static const struct message messages[] = {
     {"another vocabulary",
      {.vocab = 4},
      {"llama.vocab_size is 4, but token_embd.weight has 3 rows", "convert it again"}},
+    {"list of another length",
+     {.list = 2},
+     {"llama.attention.head_count_kv has 2 elements, wanted one number or a list of 1"}},
+    {"list of different numbers",
+     {.list = 3, .uneven = true, .layers = 3},
+     {"llama.attention.head_count_kv differs between layer 0 and layer 2; supported: the same"}},
     {"query is missing",
      {.drop = "blk.0.attn_q.weight"},
      {"tensor blk.0.attn_q.weight is missing", "that has it with shape [8, 8]\n"}},
@@ -315,6 +327,40 @@ static void companion_is_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A list that says the same of each layer, and the eyes of a model beside it. */
+static void text_part_is_loaded(void **state)
+{
+    (void)state;
+    const struct change c = {.list = 1};
+    struct gguf_build b = {0};
+    struct dgl_buf bytes;
+    struct test_log log;
+    struct dgl_model_file *file = NULL;
+    test_log_init(&log, DGL_LOG_NOTICE);
+    gb_u32(&b, "llama.vision.block_count", 27);
+    gb_u32(&b, "llama.mm.tokens_per_image", 256);
+    put_model(&b, &c);
+    gb_matrix(&b, "v.blk.0.attn_q.weight", 8, 8, 0, 0.01f);
+    gb_matrix(&b, "v.patch_embedding.weight", 8, 8, 0, 0.01f);
+    gb_matrix(&b, "mm.mm_input_projection.weight", 8, 8, 0, 0.01f);
+    gb_finish(&b, &bytes);
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    test_write_file(dir, "m.gguf", bytes.p, bytes.len);
+    enum dgl_status status =
+        model_file_open(&log.log, &(struct model_open_params){.path = path}, &file);
+    if (status != DGL_OK)
+        fail_msg("%s", log.text);
+    assert_int_equal(file->desc.kv_heads, 1);
+    assert_int_equal(file->skipped.count, 2);
+    assert_string_equal(file->skipped.lines[0], "v.*: not part of the text model (tensors: 2)");
+    assert_string_equal(file->skipped.lines[1], "mm.*: not part of the text model (tensors: 1)");
+    assert_contains(log.text, "left out: v.*: not part of the text model (tensors: 2), mm.*");
+    model_file_close(&file);
+    dgl_buf_finish(&bytes);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 static void model_is_a_type(void **state)
 {
     (void)state;
@@ -393,7 +439,7 @@ static void composed_fields_have_names(void **state)
     gb_finish(&b, &bytes);
     char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
     test_write_file(dir, "m.gguf", bytes.p, bytes.len);
-    assert_int_equal(gguf_model_open(NULL, &blob_files, path, &parts), DGL_OK);
+    assert_int_equal(gguf_model_open(NULL, &blob_files, path, NULL, &parts), DGL_OK);
     check_fields(row->name, &parts.config);
     gguf_parts_finish(&parts);
     dgl_buf_finish(&bytes);
@@ -404,6 +450,7 @@ static void composed_fields_have_names(void **state)
 int main(void)
 {
     const struct CMUnitTest singles[] = {cmocka_unit_test(model_is_a_type),
+                                         cmocka_unit_test(text_part_is_loaded),
                                          cmocka_unit_test(value_is_named_by_the_file)};
     int failures = test_run_table("messages", file_is_named, messages);
     failures += test_run_table("no models", companion_is_refused, companions);

@@ -264,14 +264,13 @@ static void folder_indexed(void **state)
 }
 
 /* The index decides; a model.safetensors beside it is somebody else's. */
-static void folder_index_wins_over_single(void **state)
+static void folder_single_wins_over_index(void **state)
 {
     (void)state;
     char *dir = test_tmpdir();
     struct tiny_llama m = tiny_llama_default();
-    m.files = 2;
     tiny_llama_write(dir, &m);
-    test_write_file(dir, "model.safetensors", "junk", 4);
+    test_write_file(dir, "model.safetensors.index.json", "junk", 4);
     test_write_file(dir, "adapter.safetensors", "junk", 4);
     assert_same_weights(dir, &m);
     test_tmpdir_remove(dir);
@@ -531,7 +530,7 @@ int main(void)
         cmocka_unit_test(header_mutations_are_safe),
         cmocka_unit_test(folder_single),
         cmocka_unit_test(folder_indexed),
-        cmocka_unit_test(folder_index_wins_over_single),
+        cmocka_unit_test(folder_single_wins_over_index),
         cmocka_unit_test(folder_of_links),
         cmocka_unit_test(read_beyond_a_tensor_is_refused),
         cmocka_unit_test(file_that_shrinks_later_is_an_error),

@@ -106,7 +106,7 @@ static enum dgl_status tensors_open(const struct dgl_log *log, const struct dgl_
     }
     char *path = dgl_path_join(dir, "model.gguf");
     assert_true(gguf_has_magic(source, path));
-    status = gguf_model_open(log, source, path, &parts);
+    status = gguf_model_open(log, source, path, NULL, &parts);
     free(path);
     *out = parts.tensors;
     parts.tensors = NULL;

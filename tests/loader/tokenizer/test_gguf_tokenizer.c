@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_model.h"
+#include "loader/gguf/gguf_turns.h"
 #include "loader/gguf/gguf_vocab.h"
 #include "loader/tokenizer/tokenizer.h"
 #include "tests/support/gguf_build.h"
@@ -24,8 +25,8 @@ static struct dgl_tokenizer *tokenizer_of(const char *path, bool text)
     struct test_log log;
     test_log_init(&log, DGL_LOG_WARN);
     enum dgl_status status =
-        text ? gguf_text_load(&log.log, &blob_files, path, "tokenizer.json", &json, &len)
-             : gguf_tokenizer_load(&log.log, &blob_files, path, &tok);
+        text ? gguf_text_load(&log.log, &blob_files, path, NULL, "tokenizer.json", &json, &len)
+             : gguf_tokenizer_load(&log.log, &blob_files, path, NULL, &tok);
     if (status == DGL_OK && text)
         status = tokenizer_create(&log.log, path, json, len, &tok);
     if (status != DGL_OK)
@@ -212,15 +213,17 @@ static void stops_have_their_origin(void **state)
     gb_u32(&k.b, "tokenizer.ggml.eos_token_id", 3);
     gb_u32(&k.b, "tokenizer.ggml.eom_token_id", 2);
     keys_read(&k, DGL_OK, NULL);
-    assert_int_equal(gguf_vocab_stops(NULL, &k.v, stops, 8, &count), DGL_OK);
-    assert_int_equal(count, 3);
+    assert_int_equal(gguf_turns_stops(NULL, &k.v, UINT64_MAX, stops, 8, &count), DGL_OK);
+    assert_int_equal(count, 4);
     assert_int_equal(stops[0].id, 2);
     assert_string_equal(stops[0].origin, "tokenizer.ggml.eom_token_id");
     assert_int_equal(stops[1].id, 3);
     assert_string_equal(stops[1].origin, "tokenizer.ggml.eos_token_id");
-    /* Found by its text: <|eot_id|> is not a control token here. */
+    /* Found by their texts: <|eot_id|> is no control token in this file. */
     assert_int_equal(stops[2].id, 4);
-    assert_string_equal(stops[2].origin, "control token");
+    assert_string_equal(stops[2].origin, "name of a turn end");
+    assert_int_equal(stops[3].id, 5);
+    assert_string_equal(stops[3].origin, "name of a turn end");
     keys_finish(&k);
 }
 
@@ -239,11 +242,50 @@ static void end_of_a_message_is_no_stop_in_harmony(void **state)
     gb_i32s(&k.b, "tokenizer.ggml.token_type", types, 4);
     gb_strs(&k.b, "tokenizer.ggml.merges", bpe_merges, 0);
     keys_read(&k, DGL_OK, NULL);
-    assert_int_equal(gguf_vocab_stops(NULL, &k.v, stops, 8, &count), DGL_OK);
+    assert_int_equal(gguf_turns_stops(NULL, &k.v, UINT64_MAX, stops, 8, &count), DGL_OK);
     assert_int_equal(count, 2);
     assert_int_equal(stops[0].id, 2);
     assert_int_equal(stops[1].id, 3);
     keys_finish(&k);
+}
+
+/* As llama.cpp cuts without a name: marks, words, then groups of three digits. */
+static void missing_pre_is_the_default(void **state)
+{
+    static const char *const tokens[] = {"1", "2", "3", "4", "12", "123", "34", "!", "a", "a!"};
+    static const char *const merges[] = {"1 2", "12 3", "3 4", "a !"};
+    static const char *const names[] = {NULL, "default"};
+    static const int32_t want[] = {5, 3, 8, 7};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct keys k = {0};
+        struct test_log log;
+        struct dgl_tokenizer *tok = NULL;
+        struct token_ids ids = {0};
+        test_log_init(&log, DGL_LOG_WARN);
+        gb_str(&k.b, "tokenizer.ggml.model", "gpt2");
+        if (names[i])
+            gb_str(&k.b, "tokenizer.ggml.pre", names[i]);
+        gb_strs(&k.b, "tokenizer.ggml.tokens", tokens, 10);
+        gb_strs(&k.b, "tokenizer.ggml.merges", merges, 4);
+        gb_finish(&k.b, &k.bytes);
+        struct gguf_input in = {
+            .name = "t.gguf", .bytes = (const uint8_t *)k.bytes.p, .size = k.bytes.len};
+        assert_int_equal(gguf_file_parse(&log.log, &in, &k.file), DGL_OK);
+        assert_int_equal(gguf_vocab_read(&log.log, &k.file, &k.v), DGL_OK);
+        if (names[i])
+            assert_string_equal(log.text, "");
+        else
+            assert_contains(log.text, "tokenizer.ggml.pre is missing: \"default\" is used");
+        assert_int_equal(tokenizer_create_lists(&log.log, &k.v, &tok), DGL_OK);
+        assert_int_equal(
+            tokenizer_encode(NULL, tok, DGL_STR("1234a!"), (struct encode_flags){0}, &ids), DGL_OK);
+        assert_int_equal(ids.count, 4);
+        assert_memory_equal(ids.ids, want, sizeof(want));
+        free(ids.ids);
+        tokenizer_destroy(&tok);
+        keys_finish(&k);
+    }
 }
 
 static void templates_keep_their_names(void **state)
@@ -284,11 +326,6 @@ static void add_pre_unknown(struct gguf_build *b)
     b->num_keys = 0;
     gb_str(b, "tokenizer.ggml.model", "gpt2");
     gb_str(b, "tokenizer.ggml.pre", "martian");
-}
-
-static void add_pre_missing(struct gguf_build *b)
-{
-    gb_str(b, "tokenizer.ggml.model", "gpt2");
 }
 
 static void add_kind_unknown(struct gguf_build *b)
@@ -341,7 +378,6 @@ static const struct bad_keys bad_keys[] = {
      "2147483648"},
     {"pre-tokenizer is unknown", add_pre_unknown, DGL_ERR_UNSUPPORTED,
      "\"martian\"; supported: gpt-2"},
-    {"pre-tokenizer is missing", add_pre_missing, DGL_ERR_UNSUPPORTED, "pre is missing"},
     {"kind is unknown", add_kind_unknown, DGL_ERR_UNSUPPORTED, "\"bert\""},
     {"tokens are missing", add_no_tokens, DGL_ERR_FORMAT, "tokens is missing"},
     {"merges are missing", add_no_merges, DGL_ERR_FORMAT, "merges is missing"},
@@ -365,6 +401,7 @@ int main(void)
         cmocka_unit_test(scores_decide_which_pieces_join),
         cmocka_unit_test(stops_have_their_origin),
         cmocka_unit_test(end_of_a_message_is_no_stop_in_harmony),
+        cmocka_unit_test(missing_pre_is_the_default),
         cmocka_unit_test(templates_keep_their_names),
     };
     int failed = test_run_table("round trip", survives_a_round_trip, published_tokenizers);

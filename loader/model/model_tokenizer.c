@@ -1,0 +1,113 @@
+/* Makes the tokenizer of a model from its files. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "loader/desc/model_config.h"
+#include "loader/model/model_file.h"
+#include "loader/model/model_text.h"
+#include "loader/tensor/model_files.h"
+#include "loader/tokenizer/tok_config.h"
+#include "loader/tokenizer/tokenizer.h"
+
+struct text {
+    const char *file;
+    const char *p; /* NULL: the file is absent */
+    size_t len;
+};
+
+/* Makes a tokenizer from tokenizer.json, tokenizer_config.json and special_tokens_map.json of the
+ * folder `dir`. */
+static enum dgl_status create(const struct dgl_log *log, const char *dir, struct text json,
+                              struct text config, struct text map, struct dgl_tokenizer **out)
+{
+    const struct text texts[] = {json, config, map};
+    char *names[3] = {NULL};
+    struct tok_config special = {0};
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < 3; i++) {
+        names[i] = dgl_path_join(dir, texts[i].file);
+        if (!names[i])
+            TRY(dgl_fail_memory(log, "path", strlen(dir)));
+    }
+    TRY(tok_config_load(log, (struct tok_config_file){names[1], config.p, config.len},
+                        (struct tok_config_file){names[2], map.p, map.len}, &special));
+    TRY(tokenizer_create_with(log, names[0], json.p, json.len, &special, out));
+done:
+    tok_config_finish(&special);
+    for (size_t i = 0; i < 3; i++)
+        free(names[i]);
+    return status;
+}
+
+/* Reports ids that no prompt may contain. */
+static void report_rowless(const struct dgl_log *log, const struct dgl_model_file *f)
+{
+    enum { SHOWN = 4 };
+    struct dgl_buf list = {0};
+    struct dgl_str spelling;
+    size_t count = 0;
+    for (int32_t id = f->desc.vocab; id <= tokenizer_max_id(f->tok); id++) {
+        if (tokenizer_spelling(f->tok, id, &spelling) && count++ < SHOWN)
+            dgl_buf_printf(&list, "%s%s (%" PRId32 ")", count > 1 ? ", " : "",
+                           DGL_PRINTABLE_STR(spelling), id);
+    }
+    if (count > SHOWN)
+        dgl_buf_printf(&list, ", ... (%zu in all)", count);
+    if (count > 0)
+        dgl_notice(log,
+                   "%s: vocab_size is %" PRId32 ", and the tokenizer has ids without a row there: "
+                   "%s; a prompt that contains one is refused",
+                   f->path, f->desc.vocab, list.p ? list.p : "?");
+    dgl_buf_finish(&list);
+}
+
+enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *f,
+                                     struct dgl_tokenizer **out)
+{
+    if (f->vocab.kind != VOCAB_NONE)
+        return tokenizer_create_lists(log, &f->vocab, out);
+    return create(
+        log, f->path, (struct text){FILE_TOKENIZER, f->tokenizer_json, f->tokenizer_json_len},
+        (struct text){FILE_TOKENIZER_CONFIG, f->tokenizer_config_json, f->tokenizer_config_len},
+        (struct text){FILE_SPECIAL_TOKENS, f->special_tokens_json, f->special_tokens_len}, out);
+}
+
+enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *f)
+{
+    if (f->tok || !f->info.has_tokenizer)
+        return DGL_OK;
+    enum dgl_status status;
+    TRY(model_file_tokenizer(log, f, &f->tok));
+    report_rowless(log, f);
+    int32_t eos = tokenizer_eos(f->tok);
+    if (eos >= 0 && eos < f->desc.vocab)
+        TRY(stop_ids_add(log, f->path, eos, FILE_TOKENIZER_CONFIG, &f->desc));
+    f->info.num_stop_ids = f->desc.num_stop_ids;
+done:
+    return status;
+}
+
+enum dgl_status model_folder_tokenizer(const struct dgl_log *log, const struct dgl_source *source,
+                                       const char *dir, struct dgl_tokenizer **out)
+{
+    static const char *const files[] = {FILE_TOKENIZER, FILE_TOKENIZER_CONFIG, FILE_SPECIAL_TOKENS};
+    const struct model_texts from = {.log = log, .source = source, .dir = dir};
+    char *texts[3] = {NULL};
+    size_t lens[3] = {0};
+    enum dgl_status status = DGL_OK;
+    *out = NULL;
+    for (size_t i = 0; i < 3; i++)
+        TRY(model_text_load(&from, files[i], &texts[i], &lens[i]));
+    if (!texts[0])
+        TRY(dgl_fail(log, DGL_ERR_IO, "%s: there is no " FILE_TOKENIZER, dir));
+    TRY(create(log, dir, (struct text){files[0], texts[0], lens[0]},
+               (struct text){files[1], texts[1], lens[1]},
+               (struct text){files[2], texts[2], lens[2]}, out));
+done:
+    for (size_t i = 0; i < 3; i++)
+        free(texts[i]);
+    return status;
+}

@@ -680,7 +680,13 @@ struct dgl_render_params {
     size_t messages_len; /* bytes; 0 = strlen(messages) */
     /* name of the messages in log lines, usually their path; NULL = "messages" */
     const char *messages_name;
-    bool add_generation_prompt;       /* end the text with the start of an assistant message */
+    bool add_generation_prompt; /* end the text with the start of an assistant message */
+    /* End the text in the last message, which the model continues. An object with messages may
+     * have a member of this name instead: true, or the name of the continued member of the message
+     * (true = "content"). */
+    bool continue_final_message;
+    bool map_developer;               /* if the template does not name the role developer, render it
+                                       * as system, as clients of OpenAI expect */
     const struct tm *now;             /* date for templates that write it; NULL = local time */
     const struct dgl_answer *answers; /* [num_answers], dgl_render_ids() only; ascending */
     size_t num_answers;

@@ -32,6 +32,21 @@ static enum dgl_status look_for_replies(const struct dgl_log *log, struct dgl_te
     return tmpl->source.failed ? dgl_fail_memory(log, "chat template", text.len) : DGL_OK;
 }
 
+/* Adds the tags of answers to the markup: a template need not contain all of them. */
+static enum dgl_status add_reply_tags(const struct dgl_log *log, struct dgl_template *tmpl)
+{
+    for (size_t i = 0; tmpl->replies && i < REPLY_FORMAT_TOKENS && tmpl->replies->tokens[i]; i++)
+        dgl_buf_printf(&tmpl->source, "%s\n", tmpl->replies->tokens[i]);
+    if (tmpl->thinks)
+        dgl_buf_puts(&tmpl->source, REPLY_THINK_OPEN "\n" REPLY_THINK_CLOSE "\n");
+    return tmpl->source.failed ? dgl_fail_memory(log, "chat template", tmpl->source.len) : DGL_OK;
+}
+
+struct dgl_str chat_template_markup(const struct dgl_template *tmpl)
+{
+    return (struct dgl_str){tmpl->source.p, tmpl->source.len};
+}
+
 /* Parses one template of a model. Its name in messages is "PATH/chat_template.jinja", followed by
  * the name of the template if the file has several. */
 static enum dgl_status parse_source(const struct dgl_log *log, const char *path,
@@ -131,6 +146,7 @@ enum dgl_status chat_template_create(const struct dgl_log *log, const struct cha
     } else {
         TRY(choose(log, source, params, tmpl));
     }
+    TRY(add_reply_tags(log, tmpl));
     *out = tmpl;
 done:
     free(text);

@@ -13,7 +13,7 @@ struct dgl_template {
     const struct reply_format *replies; /* NULL: the format of tool calls is unknown */
     bool thinks;                        /* a template contains <think> */
     bool knows_developer;               /* a template names the role developer */
-    struct dgl_buf source;              /* text of both templates */
+    struct dgl_buf source;              /* text of both templates, then the tags of answers */
     struct dgl_json_doc *constants; /* {"tokens": {"bos_token": ...}, "yes": true, "no": false} */
 };
 
@@ -24,6 +24,8 @@ enum dgl_status chat_template_create(const struct dgl_log *log, const struct cha
                                      struct dgl_template **out);
 void chat_template_destroy(struct dgl_template **tmpl);
 
+/* Returns text that contains all tokens which the templates and answers use as markup. */
+struct dgl_str chat_template_markup(const struct dgl_template *tmpl);
 /* Returns true if a template uses this variable. */
 bool chat_template_reads(const struct dgl_template *tmpl, struct dgl_str variable);
 

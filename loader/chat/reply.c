@@ -11,8 +11,6 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
-#define THINK_OPEN  "<think>"
-#define THINK_CLOSE "</think>"
 /* Longest name (with an id) before arguments, and longest harmony header. Longer text is
  * content. */
 #define MAX_NAME 256
@@ -352,12 +350,12 @@ static bool read_beginning(struct dgl_reply *r, bool last)
 {
     const size_t at = skip_blanks(r, 0);
     if (r->begins) {
-        const enum match found = match_at(r, at, THINK_OPEN, last);
+        const enum match found = match_at(r, at, REPLY_THINK_OPEN, last);
         if (found == MATCH_MAYBE)
             return false;
         r->begins = false;
         if (found == MATCH_YES) {
-            drop(r, at + strlen(THINK_OPEN));
+            drop(r, at + strlen(REPLY_THINK_OPEN));
             r->state = REPLY_THINKS;
             r->drops_blanks = true;
             return true;
@@ -385,7 +383,7 @@ static bool read_text(struct dgl_reply *r, bool last)
 {
     const bool thinks = r->state == REPLY_THINKS;
     const enum dgl_reply_kind kind = thinks ? DGL_REPLY_REASONING : DGL_REPLY_CONTENT;
-    const char *tag = thinks ? THINK_CLOSE : r->format ? r->format->open : NULL;
+    const char *tag = thinks ? REPLY_THINK_CLOSE : r->format ? r->format->open : NULL;
     if (r->drops_blanks) {
         drop(r, skip_blanks(r, 0));
         if (r->text.len == 0)
@@ -537,7 +535,7 @@ enum dgl_status reply_create(const struct dgl_log *log, const struct reply_forma
     }
     r->alone = r->format && format->alone;
     r->begins = thinks && !p->keep_reasoning;
-    if (r->begins && dgl_str_ends(prompt, THINK_OPEN)) {
+    if (r->begins && dgl_str_ends(prompt, REPLY_THINK_OPEN)) {
         r->begins = false;
         r->drops_blanks = true;
         r->state = REPLY_THINKS;

@@ -48,5 +48,5 @@ const struct reply_format *reply_format_find(struct dgl_str tmpl)
 
 bool reply_format_thinks(struct dgl_str tmpl)
 {
-    return has(tmpl, "<think>") || has(tmpl, "</think>");
+    return has(tmpl, REPLY_THINK_OPEN) || has(tmpl, REPLY_THINK_CLOSE);
 }

@@ -7,6 +7,8 @@
 #include "core/base/str.h"
 
 #define REPLY_FORMAT_TOKENS 8
+#define REPLY_THINK_OPEN    "<think>"
+#define REPLY_THINK_CLOSE   "</think>"
 
 /* A call is a JSON object with `name` and `arguments` or `parameters`; the fields describe
  * exceptions. All strings are static. A string is NULL if the format has no such text. */

@@ -38,6 +38,11 @@ const char *dgl_template_call_format(const struct dgl_template *tmpl)
     return tmpl->replies ? tmpl->replies->name : NULL;
 }
 
+bool dgl_template_reads(const struct dgl_template *tmpl, const char *name)
+{
+    return chat_template_reads(tmpl, dgl_str_of(name));
+}
+
 size_t dgl_template_reply_tokens(const struct dgl_template *tmpl, const struct dgl_tokenizer *tok,
                                  int32_t *ids)
 {

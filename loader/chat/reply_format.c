@@ -19,7 +19,6 @@ static const struct reply_format formats[] = {
      .open = "[TOOL_CALLS]",
      .args = "[ARGS]",
      .id = "[CALL_ID]",
-     .list = true,
      .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}},
     {.name = "hermes",
      .sign = "<tool_call>",

@@ -365,6 +365,51 @@ static void render_case(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* developer becomes system only if the caller wants it and the template does not name it. */
+static void developer_is_known(void **state)
+{
+    static const struct {
+        const char *tmpl;
+        bool maps;
+        const char *want;
+    } rows[] = {
+        {"{{ messages[0].role }}", true, "system"},
+        {"{{ messages[0].role }}", false, "developer"},
+        {"{{ messages[0].role }}{% if 'x' == 'developer' %}{% endif %}", true, "developer"},
+        {"{{ messages[0].role }}{% if 'x' == \"developer\" %}{% endif %}", true, "developer"},
+        {"{{ messages[0].role }} a developer", true, "system a developer"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char *dir = test_tmpdir(), *file = dgl_path_join(dir, "t.jinja");
+        test_write_file(dir, "t.jinja", rows[i].tmpl, strlen(rows[i].tmpl));
+        expect_render(dgl_template_params(.path = BUNDLED, .file = file),
+                      dgl_render_params(.messages = "[{\"role\":\"developer\"}]",
+                                        .map_developer = rows[i].maps),
+                      rows[i].want);
+        free(file);
+        test_tmpdir_remove(dir);
+    }
+}
+
+static void templates_read_variables(void **state)
+{
+    static const char text[] = "{% if tools %}{{ messages[0].x }}{% endif %}{{ 'documents' }}";
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "t.jinja");
+    struct dgl_template *tmpl = NULL;
+    (void)state;
+    test_write_file(dir, "t.jinja", text, sizeof(text) - 1);
+    assert_int_equal(
+        dgl_template_load(NULL, dgl_template_params(.path = BUNDLED, .file = file), &tmpl), DGL_OK);
+    assert_true(dgl_template_reads(tmpl, "tools"));
+    assert_true(dgl_template_reads(tmpl, "messages"));
+    assert_false(dgl_template_reads(tmpl, "documents"));
+    assert_false(dgl_template_reads(tmpl, "reasoning_effort"));
+    dgl_template_destroy(&tmpl);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
 static void arguments_are_checked(void **state)
 {
     (void)state;
@@ -684,6 +729,8 @@ int main(void)
     setenv("DOPPLERGL_TEST_DATA", "tests/data", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(developer_is_known),
+        cmocka_unit_test(templates_read_variables),
         cmocka_unit_test(local_time_is_the_default),
     };
     int failed = test_run_table("chat template sources", sources_case, source_rows);

@@ -69,7 +69,8 @@ struct dgl_reply {
     bool again;  /* a call of this tag was read, more may follow */
     size_t value;
     struct json_scan scan;
-    size_t searched; /* harmony: bytes of the body that contain no end */
+    /* Bytes that do not contain the start of the tag which ends a name, a header or a body. */
+    size_t searched;
     /* In a harmony body: kind and function of its header. In a call: name and id before the
      * arguments. */
     enum dgl_reply_kind kind;
@@ -104,6 +105,7 @@ static void drop(struct dgl_reply *r, size_t len)
     r->text.p += len;
     r->text.len -= len;
     r->given -= len < r->given ? len : r->given;
+    r->searched -= len < r->searched ? len : r->searched;
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -379,9 +381,11 @@ static enum match read_name(struct dgl_reply *r, size_t from, bool last, size_t 
     const struct reply_format *f = r->format;
     const size_t most = from + 2 * MAX_NAME + strlen(f->id) + strlen(f->args),
                  limit = most < r->text.len ? most : r->text.len;
-    const size_t end = find(r, from, limit, f->args);
-    if (end == limit)
+    const size_t end = find(r, r->searched > from ? r->searched : from, limit, f->args);
+    if (end == limit) {
+        r->searched = find_partial(r, f->args);
         return last || limit == most ? MATCH_NO : MATCH_MAYBE;
+    }
     const size_t sep = find(r, from, end, f->id);
     *json = end + strlen(f->args);
     r->id[0] = '\0';
@@ -526,6 +530,7 @@ static void begin_call(struct dgl_reply *r, size_t len, bool strict, bool fenced
     r->strict = strict;
     r->fenced = fenced;
     r->again = false;
+    r->searched = 0;
     r->scan = (struct json_scan){0};
 }
 
@@ -651,8 +656,8 @@ static bool read_channels_head(struct dgl_reply *r, bool last)
     static const char message[] = "<|message|>";
     static const char *const begins[] = {"<|channel|>", "<|start|>", "<|constrain|>", "<|message|>",
                                          " to="};
-    const size_t at = find(r, 0, r->text.len, message);
-    r->searched = 0;
+    const size_t at = find(r, r->searched, r->text.len, message);
+    r->searched = at < r->text.len ? 0 : find_partial(r, message);
     if (r->begins && r->text.len > 0) {
         enum match any = MATCH_NO;
         for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
@@ -666,7 +671,7 @@ static bool read_channels_head(struct dgl_reply *r, bool last)
             r->state = REPLY_BODY;
             r->kind = DGL_REPLY_CONTENT;
             r->function[0] = '\0';
-            r->call = 0;
+            r->call = r->searched = 0;
             return true;
         }
     }
@@ -700,7 +705,7 @@ static bool read_channels_body(struct dgl_reply *r, bool last)
         tell_text(r, DGL_REPLY_CONTENT, at + gone);
     else if (!call)
         tell_text(r, r->kind, ended ? at : hold);
-    r->searched = call ? hold : 0;
+    r->searched = call && !ended ? hold : 0;
     if (ended || !call)
         drop(r, ended ? at + gone : hold);
     if (ended)

@@ -74,6 +74,7 @@ struct dgl_reply {
     /* In a harmony body: kind and function of its header. In a call: name and id before the
      * arguments. */
     enum dgl_reply_kind kind;
+    bool cut_head;           /* the beginning of a long header is gone */
     char function[MAX_NAME]; /* "" if there is none */
     char id[MAX_NAME];
 };
@@ -676,7 +677,9 @@ static bool read_channels_head(struct dgl_reply *r, bool last)
         }
     }
     if (at < r->text.len) {
-        read_head(r, (struct dgl_str){r->text.p, at});
+        const bool cut = r->cut_head || at > MAX_HEAD; /* then it says nothing */
+        read_head(r, (struct dgl_str){r->text.p, cut ? 0 : at});
+        r->cut_head = false;
         r->call = at + strlen(message);
         r->state = REPLY_BODY;
         if (!r->function[0]) { /* keep that of a call: it may become content */
@@ -685,8 +688,10 @@ static bool read_channels_head(struct dgl_reply *r, bool last)
         }
         return true;
     }
-    if (last || r->text.len > MAX_HEAD) /* headers are never shown to the user */
-        drop(r, last ? r->text.len : r->text.len - strlen(message));
+    if (last || r->text.len >= MAX_HEAD + sizeof(message)) { /* headers are never shown */
+        drop(r, last ? r->text.len : r->searched);
+        r->cut_head = true;
+    }
     return false;
 }
 

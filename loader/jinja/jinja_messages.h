@@ -1,4 +1,4 @@
-/* jinja_messages.h: the variable `messages`, as apply_chat_template() of transformers changes it. */
+/* jinja_messages.h: the changes of transformers' apply_chat_template() to `messages`. */
 #ifndef DGL_LOADER_JINJA_MESSAGES_H
 #define DGL_LOADER_JINJA_MESSAGES_H
 

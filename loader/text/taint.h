@@ -21,8 +21,8 @@ struct tainted_text tainted_part(struct tainted_text whole, size_t start, size_t
 void tainted_copy(struct tainted_text from, size_t start, size_t end, struct dgl_buf *text,
                   struct dgl_buf *taint);
 /* Appends the same taint for each of `count` bytes that were made from the bytes [start, end): the
- * OR of their taints, so it is 0 only if all of them are 0, and odd if one of them is. Appends nothing if the text has no
- * taint. */
+ * OR of their taints, so it is 0 only if all of them are 0, and odd if one of them is. Appends
+ * nothing if the text has no taint. */
 void tainted_merge(struct tainted_text from, size_t start, size_t end, size_t count,
                    struct dgl_buf *taint);
 

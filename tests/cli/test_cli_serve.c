@@ -366,7 +366,7 @@ static void test_continued(void **state)
 {
     const struct continued *row = *state;
     struct reply ids, chat, text;
-    /* Ids, because a text would begin with BOS, which the bundled model's template does not write. */
+    /* Ids, because the server puts BOS before a text. The bundled template does not write it. */
     server_post(
         &server, "/tokenize",
         "{\"content\":\"<|user|>\\nTell me a story<|end|>\\n<|assistant|>\\nOnce there was a\"}",

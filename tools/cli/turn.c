@@ -1,3 +1,4 @@
+/* Decides if an answer continues the last message. */
 #include "tools/cli/turn.h"
 
 struct turn turn_read(const struct dgl_json *root)

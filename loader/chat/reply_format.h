@@ -10,8 +10,8 @@
 #define REPLY_THINK_OPEN    "<think>"
 #define REPLY_THINK_CLOSE   "</think>"
 
-/* A call is a JSON object with `name` and `arguments` or `parameters`, or a list of such objects. The
- * fields describe exceptions. All strings are static; NULL if the format has no such text. */
+/* A call is a JSON object with `name` and `arguments` or `parameters`, or a list of such objects.
+ * The fields describe exceptions. All strings are static; NULL if the format has no such text. */
 struct reply_format {
     const char *name;
     const char *sign;  /* the format is used if the template contains this text */

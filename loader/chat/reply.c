@@ -28,10 +28,10 @@ enum reply_state {
     REPLY_BODY,
 };
 
-/* Bound of the work on an answer: bytes that are searched per byte of the answer. All searches
- * together are linear; this is the proof of it. An answer that reaches the bound has no more
- * calls. */
-#define STEPS_PER_BYTE 64
+/* Bound of the work on an answer: bytes that are searched per byte of the answer. Text that is held
+ * back is searched again with each piece: MAX_BLANKS and a tag. Each other byte is searched a few
+ * times. So no answer should reach the bound; one that does has no more calls. */
+#define STEPS_PER_BYTE (2 * MAX_BLANKS)
 #define STEPS_FREE     65536
 
 /* Scanner for the end of a JSON list or object. It stops at the first byte that is not JSON, so

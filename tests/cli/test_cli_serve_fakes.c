@@ -34,6 +34,7 @@ static const struct script scripts[] = {
      "\"Rome\"}}\n</tool_call>\n<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>"},
     {"no call", "<tool_call>{\"name\": </tool_call> It rains."},
     {"empty", ""},
+    {"begun", " hm</think>\nYes."},
     {"echo", NULL}, /* the end of the prompt */
 };
 
@@ -386,6 +387,23 @@ static void a_template_that_raises(void **state)
     reply_finish(&r);
 }
 
+/* Reasoning that a continued message began goes on in the answer. */
+static void continued_reasoning_goes_on(void **state)
+{
+    struct reply r;
+    (void)state;
+    server_post(&server, CHAT,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+                "\"content\":\"<think>begun\"}],\"max_tokens\":3}",
+                &r);
+    const struct dgl_json *c = dgl_json_first(dgl_json_get(reply_json(&r), "choices")),
+                          *message = dgl_json_get(c, "message");
+    assert_int_equal(r.status, 200);
+    assert_string_equal(dgl_json_str(dgl_json_get(message, "reasoning_content")).p, " hm");
+    assert_string_equal(dgl_json_str(dgl_json_get(message, "content")).p, "Yes.");
+    reply_finish(&r);
+}
+
 /* reasoning_effort and chat_template_kwargs are variables of the template, which shows them. */
 static void variables_reach_the_template(void **state)
 {
@@ -561,6 +579,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_second_signal_waits_for_no_loading),
         cmocka_unit_test(calls_go_back),
         cmocka_unit_test(a_template_that_raises),
+        cmocka_unit_test(continued_reasoning_goes_on),
         cmocka_unit_test(variables_reach_the_template),
         cmocka_unit_test(silent_streams_get_comments),
         cmocka_unit_test(large_bodies_hold_up_nobody),

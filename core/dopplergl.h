@@ -768,7 +768,7 @@ enum dgl_status dgl_reply_end(struct dgl_reply *reply);
  * template. Static. */
 const char *dgl_template_call_format(const struct dgl_template *tmpl);
 /* Returns true if a template uses the variable `name`, such as "tools" or "enable_thinking". Other
- * variables have no effect on the prompt. Thread-safety: any thread. */
+ * variables have no effect on the prompt. false for NULL. Thread-safety: any thread. */
 bool dgl_template_reads(const struct dgl_template *tmpl, const char *name);
 #define DGL_REPLY_TOKENS_MAX 16
 /* Copies the special tokens that such answers must contain as text to ids [DGL_REPLY_TOKENS_MAX],

@@ -40,7 +40,7 @@ const char *dgl_template_call_format(const struct dgl_template *tmpl)
 
 bool dgl_template_reads(const struct dgl_template *tmpl, const char *name)
 {
-    return chat_template_reads(tmpl, dgl_str_of(name));
+    return tmpl && name && chat_template_reads(tmpl, dgl_str_of(name));
 }
 
 size_t dgl_template_reply_tokens(const struct dgl_template *tmpl, const struct dgl_tokenizer *tok,

@@ -692,7 +692,13 @@ struct dgl_render_params {
     size_t messages_len; /* bytes; 0 = strlen(messages) */
     /* name of the messages in log lines, usually their path; NULL = "messages" */
     const char *messages_name;
-    bool add_generation_prompt;       /* end the text with the start of an assistant message */
+    bool add_generation_prompt; /* end the text with the start of an assistant message */
+    /* End the text in the last message, which the model continues. An object with messages may
+     * have a member of this name instead: true, or the name of the continued member of the message
+     * (true = "content"). */
+    bool continue_final_message;
+    bool map_developer;               /* if the template does not name the role developer, render it
+                                       * as system, as clients of OpenAI expect */
     const struct tm *now;             /* date for templates that write it; NULL = local time */
     const struct dgl_answer *answers; /* [num_answers], dgl_render_ids() only; ascending */
     size_t num_answers;
@@ -742,6 +748,10 @@ struct dgl_reply_params {
     /* The prompt's text, or the end of it. If the template opened a reasoning block there, the
      * answer starts inside that block. NULL = it does not. Borrowed for the call. */
     const char *prompt_end;
+    /* Text of the message that the answer continues (dgl_render_params.continue_final_message);
+     * NULL = the answer is a new message. Borrowed for the call. Reasoning and calls that began
+     * there go on in the answer. The text itself is not reported. */
+    const char *continues;
     bool calls; /* the prompt offers tools; false = calls are not parsed */
     /* [num_functions], names of the tools, borrowed until the end. For Llama 3, JSON at the start
      * of an answer is a call only if it names one of them. */
@@ -769,6 +779,9 @@ enum dgl_status dgl_reply_end(struct dgl_reply *reply);
 /* Returns "llama3", "hermes", "mistral" or "harmony", or NULL if calls are not parsed with this
  * template. Static. */
 const char *dgl_template_call_format(const struct dgl_template *tmpl);
+/* Returns true if a template uses the variable `name`, such as "tools" or "enable_thinking". Other
+ * variables have no effect on the prompt. false for NULL. Thread-safety: any thread. */
+bool dgl_template_reads(const struct dgl_template *tmpl, const char *name);
 #define DGL_REPLY_TOKENS_MAX 16
 /* Copies the special tokens that such answers must contain as text to ids [DGL_REPLY_TOKENS_MAX],
  * which the caller provides. Pass them in dgl_generate_params.shown or dgl_request_params.shown.

@@ -38,10 +38,15 @@ const char *dgl_template_call_format(const struct dgl_template *tmpl)
     return tmpl->replies ? tmpl->replies->name : NULL;
 }
 
+bool dgl_template_reads(const struct dgl_template *tmpl, const char *name)
+{
+    return tmpl && name && chat_template_reads(tmpl, dgl_str_of(name));
+}
+
 size_t dgl_template_reply_tokens(const struct dgl_template *tmpl, const struct dgl_tokenizer *tok,
                                  int32_t *ids)
 {
-    static const char *const thoughts[] = {"<think>", "</think>"};
+    static const char *const thoughts[] = {REPLY_THINK_OPEN, REPLY_THINK_CLOSE};
     const char *texts[DGL_REPLY_TOKENS_MAX];
     size_t num_texts = 0, count = 0;
     for (size_t i = 0; tmpl->replies && i < REPLY_FORMAT_TOKENS && tmpl->replies->tokens[i]; i++)

@@ -52,7 +52,8 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
         TRY(dgl_fail_memory(log, "ids", sizeof(int32_t)));
     out.cap = 1;
     const struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
-    TRY(chat_ids_encode(log, tok, rendered, params->answers, params->num_answers, &out));
+    TRY(chat_ids_encode(log, tok, chat_template_markup(tmpl), rendered, params->answers,
+                        params->num_answers, &out));
     *ids = out.ids;
     *count = out.count;
 done:

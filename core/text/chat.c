@@ -175,11 +175,12 @@ static enum dgl_status render(const struct dgl_chat *chat, bool empty, struct to
     TRY(chat_template_render(log, chat->tmpl,
                              dgl_render_params(.messages = json.p, .messages_len = json.len,
                                                .messages_name = "conversation",
-                                               .add_generation_prompt = true, .answers = answers,
-                                               .num_answers = num_answers),
+                                               .add_generation_prompt = true, .map_developer = true,
+                                               .answers = answers, .num_answers = num_answers),
                              &text, &taint));
     const struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
-    TRY(chat_ids_encode(log, chat->tok, rendered, answers, num_answers, out));
+    TRY(chat_ids_encode(log, chat->tok, chat_template_markup(chat->tmpl), rendered, answers,
+                        num_answers, out));
 done:
     dgl_buf_finish(&json);
     dgl_buf_finish(&text);

@@ -85,11 +85,12 @@ enum dgl_status chat_load(struct dgl_chat *chat, const char *name, struct dgl_st
         TRY(dgl_json_opt(r, root, "answers", DGL_JSON_ARRAY, &answers));
         TRY(dgl_json_opt_i64(r, root, "hidden", 0, (int64_t)dgl_json_count(messages), &hidden));
         /* All members except those that chat_save() adds are variables of the template. They stay
-         * unchanged. */
+         * unchanged. How the file's last message ends is not part of the conversation. */
         for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
             struct dgl_str key = dgl_json_key(v);
             if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "answers") ||
-                dgl_str_eq(key, "hidden"))
+                dgl_str_eq(key, "hidden") || dgl_str_eq(key, "continue_final_message") ||
+                dgl_str_eq(key, "add_generation_prompt"))
                 continue;
             struct dgl_json_writer w = dgl_json_writer(&text, 0);
             dgl_jw_str(&w, key);

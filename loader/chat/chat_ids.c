@@ -12,6 +12,7 @@
 struct chat_encoder {
     const struct dgl_log *log;
     const struct dgl_tokenizer *tok;
+    uint8_t *markup; /* see struct encode_flags */
     struct tainted_text rendered;
     const struct dgl_answer *answers;
     size_t num_answers;
@@ -59,7 +60,8 @@ static enum dgl_status encode_until(struct chat_encoder *e, size_t end)
     if (end == e->done)
         return DGL_OK;
     struct tainted_text part = tainted_part(e->rendered, e->done, end);
-    struct encode_flags flags = {.continues = e->done > 0, .taint = part.taint};
+    struct encode_flags flags = {
+        .continues = e->done > 0, .taint = part.taint, .markup = e->markup};
     e->done = end;
     return tokenizer_encode(e->log, e->tok, part.text, flags, e->out);
 }
@@ -104,8 +106,9 @@ done:
 }
 
 enum dgl_status chat_ids_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
-                                struct tainted_text rendered, const struct dgl_answer *answers,
-                                size_t num_answers, struct token_ids *out)
+                                struct dgl_str markup, struct tainted_text rendered,
+                                const struct dgl_answer *answers, size_t num_answers,
+                                struct token_ids *out)
 {
     struct chat_encoder e = {.log = log,
                              .tok = tok,
@@ -114,6 +117,7 @@ enum dgl_status chat_ids_encode(const struct dgl_log *log, const struct dgl_toke
                              .num_answers = num_answers,
                              .out = out};
     enum dgl_status status = DGL_OK;
+    TRY(tokenizer_find_markup(log, tok, markup, &e.markup));
     for (size_t i = 0, end; i < rendered.text.len; i = end) {
         for (end = i + 1; end < rendered.text.len && rendered.taint[end] == rendered.taint[i];)
             end++;
@@ -122,5 +126,6 @@ enum dgl_status chat_ids_encode(const struct dgl_log *log, const struct dgl_toke
     }
     status = encode_until(&e, rendered.text.len);
 done:
+    free(e.markup);
     return status;
 }

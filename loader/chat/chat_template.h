@@ -12,6 +12,8 @@ struct dgl_template {
     struct jinja_template *with_tools;  /* NULL: `plain` is used with tools too */
     const struct reply_format *replies; /* NULL: the format of tool calls is unknown */
     bool thinks;                        /* a template contains <think> */
+    bool knows_developer;               /* a template names the role developer */
+    struct dgl_buf source;              /* text of both templates, then the tags of answers */
     struct dgl_json_doc *constants; /* {"tokens": {"bos_token": ...}, "yes": true, "no": false} */
 };
 
@@ -21,6 +23,11 @@ enum dgl_status chat_template_create(const struct dgl_log *log, const struct cha
                                      const struct dgl_template_params *params,
                                      struct dgl_template **out);
 void chat_template_destroy(struct dgl_template **tmpl);
+
+/* Returns text that contains all tokens which the templates and answers use as markup. */
+struct dgl_str chat_template_markup(const struct dgl_template *tmpl);
+/* Returns true if a template uses this variable. */
+bool chat_template_reads(const struct dgl_template *tmpl, struct dgl_str variable);
 
 /* Appends the text to `text`, and its taint (see jinja_render()) to `taint` unless `taint` is
  * NULL. */

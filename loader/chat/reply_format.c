@@ -19,7 +19,6 @@ static const struct reply_format formats[] = {
      .open = "[TOOL_CALLS]",
      .args = "[ARGS]",
      .id = "[CALL_ID]",
-     .list = true,
      .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}},
     {.name = "hermes",
      .sign = "<tool_call>",
@@ -48,5 +47,5 @@ const struct reply_format *reply_format_find(struct dgl_str tmpl)
 
 bool reply_format_thinks(struct dgl_str tmpl)
 {
-    return has(tmpl, "<think>") || has(tmpl, "</think>");
+    return has(tmpl, REPLY_THINK_OPEN) || has(tmpl, REPLY_THINK_CLOSE);
 }

@@ -7,9 +7,11 @@
 #include "core/base/str.h"
 
 #define REPLY_FORMAT_TOKENS 8
+#define REPLY_THINK_OPEN    "<think>"
+#define REPLY_THINK_CLOSE   "</think>"
 
-/* A call is a JSON object with `name` and `arguments` or `parameters`; the fields describe
- * exceptions. All strings are static. A string is NULL if the format has no such text. */
+/* A call is a JSON object with `name` and `arguments` or `parameters`, or a list of such objects.
+ * The fields describe exceptions. All strings are static; NULL if the format has no such text. */
 struct reply_format {
     const char *name;
     const char *sign;  /* the format is used if the template contains this text */
@@ -18,7 +20,6 @@ struct reply_format {
     /* "NAME args JSON" is a call too, possibly with "id ID" before `args`. The JSON has only the
      * arguments. */
     const char *args, *id;
-    bool list;     /* a call may be a JSON list of calls */
     bool alone;    /* JSON at the start of an answer is a call, even without `open` */
     bool channels; /* OpenAI's harmony; ignores `open`, `close`, `args` and `id` */
     /* Texts above that are special tokens, ended by NULL. */

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "core/base/json.h"
+#include "loader/text/taint.h"
 
 struct jinja_template; /* immutable after jinja_parse; threads may share it */
 
@@ -27,7 +28,8 @@ void jinja_destroy(struct jinja_template **tmpl);
 /* A variable of the template. Set `trusted` for text of the model itself (bos_token, eos_token): it
  * gets the taint of the template. All other values are data, with one exception. The `role` of an
  * element of `messages` comes from the application. It is trusted if it is one plain word (letters,
- * digits, '_' and '-'), because templates build tokens from it ('<|' + message.role + '|>'). */
+ * digits, '_' and '-'), because templates build tokens from it ('<|' + message.role + '|>').
+ * `messages` that are not trusted are changed as in transformers (jinja_messages.h). */
 struct jinja_variable {
     struct dgl_str name;
     const struct dgl_json *value;
@@ -43,15 +45,24 @@ struct jinja_limits {
     uint32_t depth;      /* nested calls, loops and expressions: 1000, fits a stack of 1 MiB */
 };
 
-/* All text that is not from the template is data. Each message that the caller lists as an answer
- * has its own taint. Characters that a filter rewrites become plain data again. */
-enum jinja_taint { JINJA_TAINT_TEMPLATE = 0, JINJA_TAINT_DATA = 1, JINJA_TAINT_ANSWER = 2 };
-enum { JINJA_ANSWER_MARKS = 254 };
-/* Taint of the message that params->answers[index] names. The values repeat after 254 answers. */
+/* All text that is not from the template is data. The content and reasoning of the role `assistant`
+ * is text of the model. The content of each message that the caller lists as an answer has its own
+ * taint. Characters that a filter rewrites become plain data again. */
+enum jinja_taint {
+    JINJA_TAINT_TEMPLATE = TAINT_NONE,
+    JINJA_TAINT_DATA = TAINT_DATA,
+    JINJA_TAINT_MODEL = TAINT_MODEL,
+    JINJA_TAINT_ANSWER = 2 * TAINT_MODEL
+};
+enum { JINJA_ANSWER_MARKS = 126 };
+/* Taint of the message that params->answers[index] names. The values repeat after 126 answers. */
 static inline uint8_t jinja_taint_of_answer(size_t index)
 {
-    return (uint8_t)(JINJA_TAINT_ANSWER + index % JINJA_ANSWER_MARKS);
+    return (uint8_t)(JINJA_TAINT_ANSWER + index % JINJA_ANSWER_MARKS * TAINT_MODEL);
 }
+
+/* Marks the end of a text that the model continues; the value is that of transformers. */
+#define JINJA_CONTINUE_TAG "CONTINUE_FINAL_MESSAGE_TAG "
 
 /* Parameters of a render; borrowed for the call. */
 struct jinja_params {
@@ -60,8 +71,13 @@ struct jinja_params {
     const struct tm *now;  /* time of strftime_now(); NULL removes that function */
     const size_t *answers; /* indices of messages whose content gets its own taint */
     size_t num_answers;
+    struct dgl_str continue_field; /* member of the last message that gets the tag, or empty */
+    bool developer_is_system;      /* the template gets the role system for developer */
     struct jinja_limits limits;
 };
+
+/* Returns true if the template uses this name, such as that of a variable. */
+bool jinja_reads(const struct jinja_template *tmpl, struct dgl_str name);
 
 /* Renders a template. Appends the result to `text`, and one taint (enum jinja_taint) per byte to
  * `taint`, which may be NULL. On failure neither buffer changes. If the template raises an error,

@@ -211,7 +211,7 @@ static bool global_range(struct jinja_invocation *in, struct jinja_value *out)
         return jinja_error(in->run, "range() arg 3 must not be zero");
     if (jinja_range_count(&range) > max_range)
         return jinja_error(in->run,
-                           "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d)",
+                           "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).",
                            max_range);
     *out = range;
     return true;

@@ -390,7 +390,7 @@ static bool eval_application(struct jinja_run *run, const struct jinja_node *nod
         return false;
     run->budget.line = node->line;
     if (!node->builtin)
-        return jinja_error(run, "No %s named '%.*s' found", filter ? "filter" : "test",
+        return jinja_error(run, "No %s named '%.*s' found.", filter ? "filter" : "test",
                            (int)(node->name->name.len < 60 ? node->name->name.len : 60),
                            node->name->name.p);
     if (!jinja_invoke(run, node->builtin, self, &call, out))

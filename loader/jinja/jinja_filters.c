@@ -470,7 +470,7 @@ static bool find_named(struct jinja_run *run, const struct jinja_value *name, bo
     if (*out)
         return true;
     int len = jinja_is_text(name) && name->text.len < 60 ? (int)name->text.len : 0;
-    return jinja_error(run, "No %s named '%.*s'", filter ? "filter" : "test", len,
+    return jinja_error(run, "No %s named '%.*s'.", filter ? "filter" : "test", len,
                        len ? name->text.p : "");
 }
 

@@ -346,7 +346,7 @@ const struct jinja_builtin jinja_string_methods[] = {
     {"rpartition", method_partition, "sep!", FROM_RIGHT},
     {"upper", jinja_filter_case, "", JINJA_UPPER},
     {"lower", jinja_filter_case, "", JINJA_LOWER},
-    {"casefold", jinja_filter_case, "", JINJA_LOWER},
+    {"casefold", jinja_filter_case, "", JINJA_CASEFOLD},
     {"title", jinja_filter_case, "", JINJA_TITLE},
     {"capitalize", jinja_filter_case, "", JINJA_CAPITALIZE},
     {"swapcase", jinja_filter_case, "", JINJA_SWAPCASE},

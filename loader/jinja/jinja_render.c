@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "loader/jinja/jinja_eval.h"
+#include "loader/jinja/jinja_messages.h"
 
 /* ---- limits and faults ---- */
 
@@ -65,51 +66,6 @@ enum { default_output_bytes = 64 << 20, default_memory_bytes = 256 << 20 };
 
 /* ---- variables ---- */
 
-/* Marks the roles of messages as trusted (see jinja.h). */
-static bool trust_roles(struct jinja_run *run, const struct jinja_value *messages)
-{
-    const struct jinja_value key = jinja_literal("role");
-    for (size_t i = 0; messages->type == JINJA_LIST && i < messages->list->count; i++) {
-        const struct jinja_value *message = &messages->list->items[i];
-        struct jinja_value *role = NULL;
-        if (message->type == JINJA_DICT && !jinja_dict_find(run, message->dict, &key, &role))
-            return false;
-        bool plain = role && jinja_is_text(role);
-        for (size_t j = 0; plain && j < role->text.len; j++) {
-            char c = role->text.p[j];
-            plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                    c == '_' || c == '-';
-        }
-        if (plain)
-            role->data = false;
-    }
-    return true;
-}
-
-/* Gives the content of each answer its own taint if it is a string. */
-static bool mark_answers(struct jinja_run *run, const struct jinja_params *params,
-                         const struct jinja_value *messages)
-{
-    const struct jinja_value key = jinja_literal("content");
-    for (size_t i = 0; i < params->num_answers; i++) {
-        size_t index = params->answers[i];
-        struct jinja_value *content = NULL;
-        if (messages->type != JINJA_LIST || index >= messages->list->count ||
-            messages->list->items[index].type != JINJA_DICT)
-            continue;
-        if (!jinja_dict_find(run, messages->list->items[index].dict, &key, &content))
-            return false;
-        if (!content || content->type != JINJA_STRING || content->text.len == 0)
-            continue;
-        uint8_t *taint = jinja_alloc(run, content->text.len, 1);
-        if (!taint)
-            return false;
-        memset(taint, jinja_taint_of_answer(i), content->text.len);
-        content->text.taint = taint;
-    }
-    return true;
-}
-
 /* Sets the variables and global functions that the template uses. */
 static bool load_names(struct jinja_run *run, const struct jinja_params *params)
 {
@@ -125,13 +81,15 @@ static bool load_names(struct jinja_run *run, const struct jinja_params *params)
             if (!jinja_from_json(run, variable->value, !variable->trusted, &value))
                 return false;
             if (!variable->trusted && dgl_str_eq(s->name, "messages") &&
-                (!trust_roles(run, &value) || !mark_answers(run, params, &value)))
+                !jinja_prepare_messages(run, params, &value))
                 return false;
         } else if ((builtin = jinja_find_global(s->name)) != NULL &&
                    (run->now || !dgl_str_eq(s->name, "strftime_now"))) {
             const struct jinja_value none = {0};
             if (!jinja_new_function(run, builtin, &none, &value))
                 return false;
+        } else if (dgl_str_eq(s->name, "self")) {
+            value = (struct jinja_value){.type = JINJA_SELF};
         } else {
             continue;
         }
@@ -139,6 +97,14 @@ static bool load_names(struct jinja_run *run, const struct jinja_params *params)
             return false;
     }
     return true;
+}
+
+bool jinja_reads(const struct jinja_template *tmpl, struct dgl_str name)
+{
+    const struct jinja_symbol *s = tmpl->symbols;
+    while (s && !dgl_str_equal(s->name, name))
+        s = s->next;
+    return s != NULL;
 }
 
 /* ---- rendering ---- */

@@ -121,6 +121,8 @@ size_t jinja_find_last(struct dgl_str text, struct dgl_str part)
 }
 
 enum letter_case { CASE_LOWER, CASE_UPPER, CASE_TITLE };
+#define CAPITAL_SIGMA 0x3A3
+#define FINAL_SIGMA   0x3C2
 enum { case_max = 12 }; /* bytes */
 
 /* A character that has several characters in another case, as UTF-8. */
@@ -131,8 +133,7 @@ struct case_special {
 
 #include "loader/text/jinja_case.inc"
 
-/* Writes a character in another case as UTF-8 and returns the length. The context is ignored: the
- * final sigma of Greek is not supported. */
+/* Writes a character in another case as UTF-8 and returns the length. Ignores the context. */
 static size_t to_case(uint32_t cp, enum letter_case to, char out[case_max])
 {
     size_t len = 0;
@@ -401,6 +402,8 @@ static bool add_repr(struct jinja_run *run, struct jinja_text *text,
         return put_cstr(run, text, "<", false) &&
                put_cstr(run, text, jinja_type_name(value), false) &&
                put_cstr(run, text, ">", false);
+    case JINJA_SELF:
+        return put_cstr(run, text, "<TemplateReference None>", false);
     }
     bool ok = jinja_text_put(run, text, (struct dgl_str){number.p, number.len}, value->data);
     text->bytes.failed |= number.failed;
@@ -441,18 +444,80 @@ bool jinja_to_text(struct jinja_run *run, const struct jinja_value *value, struc
 
 /* ---- cases ---- */
 
+static bool is_in(uint32_t cp, const struct tok_range *ranges, size_t count)
+{
+    for (size_t i = 0; i < count && cp >= ranges[i].first; i++)
+        if (cp <= ranges[i].last)
+            return true;
+    return false;
+}
+
+/* Unicode's property Cased. */
+static bool is_cased(uint32_t cp)
+{
+    static const struct tok_range other_uppercase[] = {{0x2160, 0x216F},
+                                                       {0x24B6, 0x24CF},
+                                                       {0x1F130, 0x1F149},
+                                                       {0x1F150, 0x1F169},
+                                                       {0x1F170, 0x1F189}};
+    const enum tok_category category = tok_category(cp);
+    size_t count;
+    const struct tok_range *lower = tok_other_lowercase(&count);
+    return category == TOK_LU || category == TOK_LL || category == TOK_LT ||
+           is_in(cp, lower, count) ||
+           is_in(cp, other_uppercase, sizeof(other_uppercase) / sizeof(other_uppercase[0]));
+}
+
+/* Unicode's property Case_Ignorable. */
+static bool is_case_ignorable(uint32_t cp)
+{
+    /* Word_Break MidLetter, MidNumLet and Single_Quote */
+    static const struct tok_range marks[] = {
+        {0x27, 0x27},     {0x2E, 0x2E},     {0x3A, 0x3A},     {0xB7, 0xB7},
+        {0x387, 0x387},   {0x55F, 0x55F},   {0x5F4, 0x5F4},   {0x2018, 0x2019},
+        {0x2024, 0x2024}, {0x2027, 0x2027}, {0xFE13, 0xFE13}, {0xFE52, 0xFE52},
+        {0xFE55, 0xFE55}, {0xFF07, 0xFF07}, {0xFF0E, 0xFF0E}, {0xFF1A, 0xFF1A}};
+    const enum tok_category category = tok_category(cp);
+    return category == TOK_MN || category == TOK_ME || category == TOK_CF || category == TOK_LM ||
+           category == TOK_SK || is_in(cp, marks, sizeof(marks) / sizeof(marks[0]));
+}
+
+/* Returns true if the capital sigma at `at` (two bytes) ends a word: a cased letter is before it
+ * and none after it, apart from ignorable characters. */
+static bool is_final_sigma(struct dgl_str s, size_t at)
+{
+    uint32_t cp = 0;
+    size_t pos = at;
+    bool ignorable = true;
+    while (ignorable && pos > 0) {
+        pos = tok_char_before(s.p, pos);
+        dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+        ignorable = is_case_ignorable(cp);
+    }
+    if (ignorable || !is_cased(cp))
+        return false;
+    ignorable = true;
+    for (pos = at + 2; ignorable && pos < s.len;) {
+        pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+        ignorable = is_case_ignorable(cp);
+    }
+    return ignorable || !is_cased(cp);
+}
+
 bool jinja_change_case(struct jinja_run *run, const struct jinja_value *text,
                        enum jinja_casing casing, struct jinja_value *out)
 {
     struct jinja_text result = {0};
     struct dgl_str s = jinja_str(text);
     bool ok = true, inside = false; /* inside: after the first letter of a word */
+    size_t word = 0;                /* the title filter converts the rest of each word by itself */
     for (size_t pos = 0, len; ok && pos < s.len; pos += len) {
         uint32_t cp;
         char space[case_max];
         len = dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
         enum tok_category category = casing == JINJA_TITLE ? tok_category(cp) : TOK_CN;
-        enum letter_case to = inside || casing == JINJA_LOWER ? CASE_LOWER : CASE_TITLE;
+        enum letter_case to =
+            inside || casing == JINJA_LOWER || casing == JINJA_CASEFOLD ? CASE_LOWER : CASE_TITLE;
         if (casing == JINJA_UPPER || (casing == JINJA_TITLE_WORDS && !inside))
             to = CASE_UPPER;
         if (casing == JINJA_SWAPCASE) {
@@ -464,7 +529,12 @@ bool jinja_change_case(struct jinja_run *run, const struct jinja_value *text,
                   (category == TOK_LU || category == TOK_LL || category == TOK_LT)) ||
                  (casing == JINJA_TITLE_WORDS && !jinja_is_space(cp) &&
                   !(cp && cp < 0x80 && strchr("-({[<", (int)cp)));
+        if (casing == JINJA_TITLE_WORDS && to == CASE_UPPER)
+            word = pos + len;
         size_t size = to_case(cp, to, space);
+        if (cp == CAPITAL_SIGMA && to == CASE_LOWER && casing != JINJA_CASEFOLD &&
+            is_final_sigma((struct dgl_str){s.p + word, s.len - word}, pos - word))
+            size = dgl_utf8_encode(FINAL_SIGMA, space);
         ok = jinja_text_put(run, &result, (struct dgl_str){space, size},
                             jinja_byte_is_data(text, pos));
     }

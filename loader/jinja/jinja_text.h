@@ -66,6 +66,7 @@ bool jinja_to_text(struct jinja_run *run, const struct jinja_value *value, struc
 enum jinja_casing {
     JINJA_UPPER,
     JINJA_LOWER,
+    JINJA_CASEFOLD, /* lower, without a final sigma */
     JINJA_SWAPCASE,
     JINJA_CAPITALIZE,
     JINJA_TITLE,       /* str.title(): each run of letters */

@@ -284,6 +284,7 @@ static const struct {
     [JINJA_MACRO] = {"Macro", "jinja2.runtime.Macro object"},
     [JINJA_LOOP] = {"LoopContext", "jinja2.runtime.LoopContext object"},
     [JINJA_CYCLER] = {"Cycler", "jinja2.utils.Cycler object"},
+    [JINJA_SELF] = {"TemplateReference", "jinja2.runtime.TemplateReference object"},
 };
 
 const char *jinja_type_name(const struct jinja_value *value)

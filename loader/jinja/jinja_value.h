@@ -62,6 +62,7 @@ enum jinja_type {
     JINJA_MACRO,
     JINJA_LOOP,
     JINJA_CYCLER,
+    JINJA_SELF, /* the blocks of the template: chat templates have none */
 };
 
 struct jinja_value {

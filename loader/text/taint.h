@@ -4,7 +4,12 @@
 
 #include "core/base/str.h"
 
-/* One taint per byte. Special tokens match only bytes with taint 0. NULL means 0 for all bytes. */
+/* Who wrote a byte: the model's files (TAINT_NONE); the model itself (TAINT_MODEL and all even
+ * values above it); a user, a tool or another party (all odd values). */
+enum { TAINT_NONE = 0, TAINT_DATA = 1, TAINT_MODEL = 2 };
+
+/* One taint per byte. NULL means TAINT_NONE for all bytes. Special tokens match only bytes with
+ * TAINT_NONE. Tokens that the template uses as markup do not match bytes with an odd taint. */
 struct tainted_text {
     struct dgl_str text;
     const uint8_t *taint;
@@ -16,8 +21,8 @@ struct tainted_text tainted_part(struct tainted_text whole, size_t start, size_t
 void tainted_copy(struct tainted_text from, size_t start, size_t end, struct dgl_buf *text,
                   struct dgl_buf *taint);
 /* Appends the same taint for each of `count` bytes that were made from the bytes [start, end): the
- * OR of their taints, so it is 0 only if all of them are 0. Appends nothing if the text has no
- * taint. */
+ * OR of their taints, so it is 0 only if all of them are 0, and odd if one of them is. Appends
+ * nothing if the text has no taint. */
 void tainted_merge(struct tainted_text from, size_t start, size_t end, size_t count,
                    struct dgl_buf *taint);
 

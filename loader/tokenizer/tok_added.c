@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -296,7 +297,7 @@ static enum dgl_status take_match(struct cutter *c, struct tok_cut match)
 }
 
 enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added *added,
-                              const struct tok_trie *trie, bool skip_special,
+                              const struct tok_trie *trie, bool skip_special, const uint8_t *markup,
                               struct tainted_text marked, struct tok_cuts *out)
 {
     struct dgl_str text = marked.text;
@@ -311,14 +312,15 @@ enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added 
         if (trie->starts[(unsigned char)text.p[i]]) {
             /* Find the longest token that begins here. */
             size_t end = i;
-            bool data = false;
+            uint8_t taint = 0; /* OR of the taints so far */
             for (uint32_t node = TOK_TRIE_ROOT; end < text.len; end++) {
                 node = tok_trie_next(trie, node, (unsigned char)text.p[end]);
                 if (node == TOK_TRIE_NONE)
                     break;
-                data = data || (marked.taint && marked.taint[end]);
+                taint |= marked.taint ? marked.taint[end] : TAINT_NONE;
                 int32_t token = trie->values[node];
-                if (token >= 0 && !(data && added->tokens[token].special)) {
+                if (token >= 0 && !(taint && added->tokens[token].special) &&
+                    !(taint & TAINT_DATA && markup && markup[token])) {
                     match.token = token;
                     match.end = end + 1;
                 }
@@ -335,4 +337,37 @@ enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added 
         TRY(tok_cuts_add(budget, out, (struct tok_cut){c.done, text.len, -1}));
 done:
     return status;
+}
+
+static bool is_blank(struct dgl_str text)
+{
+    uint32_t cp;
+    bool blank = true;
+    for (size_t i = 0; i < text.len && blank;) {
+        i += dgl_utf8_decode(text.p + i, text.len - i, &cp);
+        blank = tok_is_space(cp);
+    }
+    return blank;
+}
+
+void tok_added_find_in(const struct tok_added *added, struct dgl_str text, uint8_t *markup)
+{
+    const struct tok_trie *trie = &added->raw;
+    for (size_t i = 0; i < text.len; i++) {
+        uint32_t node = trie->starts[(unsigned char)text.p[i]] ? TOK_TRIE_ROOT : TOK_TRIE_NONE;
+        for (size_t end = i; node != TOK_TRIE_NONE && end < text.len; end++) {
+            node = tok_trie_next(trie, node, (unsigned char)text.p[end]);
+            if (node != TOK_TRIE_NONE && trie->values[node] >= 0)
+                markup[trie->values[node]] = true;
+        }
+    }
+    /* The other trie has normal forms. */
+    for (size_t i = 0; i < added->count; i++) {
+        const struct dgl_buf *content = &added->tokens[i].content;
+        if (added->tokens[i].normalized && text.len > 0 &&
+            memmem(text.p, text.len, content->p, content->len))
+            markup[i] = true;
+        if (markup[i] && is_blank((struct dgl_str){content->p, content->len}))
+            markup[i] = false;
+    }
 }

@@ -48,9 +48,13 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
 
 /* Replaces *out by cuts that cover `text`: added tokens (leftmost, then longest) and the text
  * between them. `trie` is added->raw or added->normalized. A special token with a tainted byte is
- * not a match, so it cannot hide a token of the template either. */
+ * not a match, so it cannot hide a token of the template either. The same holds for the tokens of
+ * `markup` (by index, may be NULL) and bytes of data (taint.h). */
 enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added *added,
-                              const struct tok_trie *trie, bool skip_special,
+                              const struct tok_trie *trie, bool skip_special, const uint8_t *markup,
                               struct tainted_text text, struct tok_cuts *out);
+
+/* Sets markup[index] of each token whose content is part of `text`, except tokens of blanks. */
+void tok_added_find_in(const struct tok_added *added, struct dgl_str text, uint8_t *markup);
 
 #endif

@@ -206,8 +206,8 @@ static enum dgl_status encode_raw(struct encoder *e, struct tainted_text text, s
     TRY(tok_normalize(&e->budget, &e->tok->normalizer, s, text, &origin_len));
     struct tainted_text normalized = {{s->normalized.p, s->normalized.len},
                                       text.taint ? (const uint8_t *)s->normalized_taint.p : NULL};
-    TRY(tok_added_cut(&e->budget, added, &added->normalized, e->flags.no_parse_special, normalized,
-                      &s->cuts));
+    TRY(tok_added_cut(&e->budget, added, &added->normalized, e->flags.no_parse_special,
+                      e->flags.markup, normalized, &s->cuts));
     for (size_t i = 0; i < s->cuts.count; i++) {
         struct tok_cut cut = s->cuts.items[i];
         struct dgl_str part = {s->normalized.p + cut.start, cut.end - cut.start};
@@ -242,7 +242,7 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
         first_char = dgl_utf8_decode(text.p, text.len, &cp);
     if (flags.add_special)
         TRY(token_ids_append(log, out, tok->post.before.ids, tok->post.before.count));
-    TRY(tok_added_cut(&e.budget, added, &added->raw, flags.no_parse_special, tainted,
+    TRY(tok_added_cut(&e.budget, added, &added->raw, flags.no_parse_special, flags.markup, tainted,
                       &s->raw_cuts));
     s->continues = flags.continues;
     for (size_t i = 0; i < s->raw_cuts.count; i++) {
@@ -259,6 +259,16 @@ done:
     if (status != DGL_OK)
         out->count = before;
     return status;
+}
+
+enum dgl_status tokenizer_find_markup(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                      struct dgl_str text, uint8_t **markup)
+{
+    *markup = dgl_new_array(uint8_t, tok->added.count);
+    if (!*markup)
+        return dgl_fail_memory(log, "markup", tok->added.count);
+    tok_added_find_in(&tok->added, text, *markup);
+    return DGL_OK;
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */

@@ -40,11 +40,18 @@ struct token_ids {
 struct encode_flags {
     bool add_special, no_parse_special;
     bool continues;       /* continues earlier text: no blank is prepended */
-    const uint8_t *taint; /* one per byte, or NULL; special tokens match only bytes with taint 0 */
+    const uint8_t *taint; /* one per byte, or NULL: see taint.h */
+    /* From tokenizer_find_markup(), or NULL: tokens that do not match bytes of data. Special tokens
+     * never do. */
+    const uint8_t *markup;
 };
 enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  struct dgl_str text, struct encode_flags flags,
                                  struct token_ids *out);
+/* Finds the added tokens that `text`, a chat template, contains; tokens of blanks do not count. The
+ * caller frees *markup. */
+enum dgl_status tokenizer_find_markup(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                      struct dgl_str text, uint8_t **markup);
 /* Decodes all ids at once. Unknown ids are dropped. */
 enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  const int32_t *ids, size_t count, bool skip_special,

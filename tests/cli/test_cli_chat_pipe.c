@@ -17,22 +17,20 @@ static void run_chat(struct process_result *r, const char *input, const char *co
 
 /* ---- one answer ------------------------------------------------------------------------------ */
 
-/* The answer equals that of generate to the ids of the rendered messages. */
-static void file_is_answered_like_generate(void **state)
+/* The answer of chat to `messages` equals that of generate to the ids of `rendered`. */
+static void expect_as_generated(const char *rendered, const char *messages, const char *more)
 {
-    const char *const template[] = {
-        "template", "--messages", "-", "--json", "--add-generation-prompt", NULL};
+    const char *const template[] = {"template", "--messages", "-", "--json", more, NULL};
     const char *const chat[] = {"chat", GREEDY, "-n", "20", "--messages", "-", NULL};
     struct process_result t, g, c;
     struct dgl_buf ids = {0};
-    (void)state;
-    run_chat(&t, HI, template);
+    run_chat(&t, rendered, template);
     assert_code(&t, 0);
     const struct dgl_json *list = dgl_json_get(process_json(&t), "ids");
     for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v))
         dgl_buf_printf(&ids, "%s%.0f", ids.len ? "," : "", dgl_json_f64(v));
     process_command(&g, "generate", GREEDY, "-n", "20", "--ids", ids.p, NULL);
-    run_chat(&c, HI, chat);
+    run_chat(&c, messages, chat);
     assert_code(&g, 0);
     assert_code(&c, 0);
     assert_true(c.out_len > 0);
@@ -42,6 +40,27 @@ static void file_is_answered_like_generate(void **state)
     process_finish(&t);
     process_finish(&g);
     process_finish(&c);
+}
+
+static void file_is_answered_like_generate(void **state)
+{
+    (void)state;
+    expect_as_generated(HI, HI, "--add-generation-prompt");
+}
+
+/* An assistant's text at the end of the file is continued, unless the file says otherwise. */
+static void last_message_is_continued(void **state)
+{
+#define BEGUN                                                                                      \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story\"},"                          \
+    "{\"role\":\"assistant\",\"content\":\"Once there was a\"}]"
+    static const char continued[] = BEGUN ",\"continue_final_message\":true}", plain[] = BEGUN "}",
+                      another[] = BEGUN ",\"add_generation_prompt\":true}";
+    (void)state;
+    expect_as_generated(continued, plain, NULL);
+    expect_as_generated(continued, continued, NULL);
+    expect_as_generated(another, another, NULL);
+    expect_as_generated(plain, BEGUN ",\"add_generation_prompt\":false}", NULL);
 }
 
 static void json_is_that_of_generate(void **state)
@@ -253,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(file_is_answered_like_generate),
+        cmocka_unit_test(last_message_is_continued),
         cmocka_unit_test(json_is_that_of_generate),
         cmocka_unit_test(special_tokens_of_users_are_text),
         cmocka_unit_test(template_may_be_a_file),

@@ -85,6 +85,25 @@ static const struct refusal refusals[] = {
      "reasoning_format", "none"},
     {"a tool without a name", CHAT, "{" SAY ",\"tools\":[{\"type\":\"function\"}]}", 400, "tools",
      "name"},
+    {"tools that the template does not read", CHAT,
+     "{" SAY ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}", 400, "tools",
+     "does not read 'tools'"},
+    {"an effort that the template does not read", CHAT, "{" SAY ",\"reasoning_effort\":\"low\"}",
+     400, "reasoning_effort", "does not read"},
+    {"an effort that is a number", CHAT, "{" SAY ",\"reasoning_effort\":1}", 400,
+     "reasoning_effort", "a string"},
+    {"variables of the request", CHAT,
+     "{" SAY ",\"chat_template_kwargs\":{\"add_generation_prompt\":false}}", 400,
+     "chat_template_kwargs", "a field of the request"},
+    {"to continue and to begin", CHAT,
+     "{" SAY ",\"continue_final_message\":true,\"add_generation_prompt\":true}", 400,
+     "continue_final_message", "one of them"},
+    {"to continue a field", CHAT, "{" SAY ",\"continue_final_message\":\"content\"}", 400,
+     "continue_final_message", "true or false"},
+    {"to continue a call", CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"tool_calls\":["
+     "{\"function\":{\"name\":\"f\"}}]}],\"continue_final_message\":true}",
+     400, "continue_final_message", "no content"},
     {"top_logprobs alone", CHAT, "{" SAY ",\"top_logprobs\":2}", 400, "top_logprobs", "logprobs"},
     {"parameters of a tool that are a number", CHAT,
      "{" SAY ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":5}}]}",
@@ -316,6 +335,62 @@ static void words_mean_the_same(void **state)
                        "{\"role\":\"user\",\"content\":\"a\"}]" TAIL);
     assert_same_answer(TEXT, "{\"prompt\":\"Once\"" TAIL,
                        "{\"model\":\"story-llama-q4_k_m\",\"prompt\":[\"Once\"]" TAIL);
+}
+
+/* ---- continued messages ---- */
+
+#define TALK_ON                                                                                    \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story\"},"                          \
+    "{\"role\":\"assistant\",\"content\":"
+static const struct continued {
+    const char *name, *body;
+    bool continues;
+} continued[] = {
+    {"as in vLLM",
+     TALK_ON
+     "\"Once there was a\"}],\"continue_final_message\":true,\"add_generation_prompt\":false" TAIL,
+     true},
+    {"continue_final_message alone",
+     TALK_ON "\"Once there was a\"}],\"continue_final_message\":true" TAIL, true},
+    {"as in llama-server", TALK_ON "\"Once there was a\"}]" TAIL, true},
+    {"parts",
+     TALK_ON
+     "[{\"type\":\"text\",\"text\":\"Once there\"},{\"type\":\"text\",\"text\":\" was a\"}]}]" TAIL,
+     true},
+    {"not", TALK_ON "\"Once there was a\"}],\"continue_final_message\":false" TAIL, false},
+    {"a new answer", TALK_ON "\"Once there was a\"}],\"add_generation_prompt\":true" TAIL, false},
+};
+
+/* The answer to a continued message is the rest of the message, as a completion has it. */
+static void test_continued(void **state)
+{
+    const struct continued *row = *state;
+    struct reply ids, chat, text;
+    /* Ids, because the server puts BOS before a text. The bundled template does not write it. */
+    server_post(
+        &server, "/tokenize",
+        "{\"content\":\"<|user|>\\nTell me a story<|end|>\\n<|assistant|>\\nOnce there was a\"}",
+        &ids);
+    struct dgl_buf body = {0};
+    const char *list = strchr(ids.body, '[');
+    assert_non_null(list);
+    dgl_buf_printf(&body, "{\"prompt\":%.*s" TAIL, (int)strcspn(list, "}"), list);
+    server_post(&server, TEXT, body.p, &text);
+    server_post(&server, CHAT, row->body, &chat);
+    assert_int_equal(text.status, 200);
+    if (chat.status != 200)
+        fail_msg("%s", chat.body);
+    const struct dgl_json *a = dgl_json_first(dgl_json_get(reply_json(&chat), "choices")),
+                          *b = dgl_json_first(dgl_json_get(reply_json(&text), "choices"));
+    const struct dgl_str got = dgl_json_str(dgl_json_get(dgl_json_get(a, "message"), "content")),
+                         want = dgl_json_str(dgl_json_get(b, "text"));
+    if (dgl_str_equal(got, want) != row->continues)
+        fail_msg("got \"%.*s\", the completion is \"%.*s\"", (int)got.len, got.p, (int)want.len,
+                 want.p);
+    dgl_buf_finish(&body);
+    reply_finish(&ids);
+    reply_finish(&chat);
+    reply_finish(&text);
 }
 
 static void several_choices_and_prompts(void **state)
@@ -599,6 +674,7 @@ int main(void)
         cmocka_unit_test(tokens_go_there_and_back),
     };
     int failures = cmocka_run_group_tests_name("serve", with_server, start_server, NULL);
+    failures += test_run_table("serve: continued", test_continued, continued);
     failures += test_run_table("serve: refusal", test_refusal, refusals);
     failures += test_run_table("serve: answer", test_pair, pairs);
     failures += test_run_table("serve: method", test_method, methods);

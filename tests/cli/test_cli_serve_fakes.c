@@ -34,6 +34,7 @@ static const struct script scripts[] = {
      "\"Rome\"}}\n</tool_call>\n<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>"},
     {"no call", "<tool_call>{\"name\": </tool_call> It rains."},
     {"empty", ""},
+    {"begun", " hm</think>\nYes."},
     {"echo", NULL}, /* the end of the prompt */
 };
 
@@ -214,7 +215,8 @@ static struct server server;
 
 #define TEMPLATE                                                                                   \
     "{# <tool_call> <think> #}{% if messages[0].content == 'raise' %}"                             \
-    "{{ raise_exception('roles must alternate') }}{% endif %}"                                     \
+    "{{ raise_exception('roles must alternate') }}{% endif %}{% if reasoning_effort %}"            \
+    "{{ raise_exception('effort ' ~ reasoning_effort ~ ' ' ~ enable_thinking) }}{% endif %}"       \
     "{% for m in messages %}{% if m.tool_calls %}{{ m.tool_calls[0].function.arguments.city }} "   \
     "{% endif %}{{ m.content }}{% if m.tool_call_id %} {{ m.tool_call_id }}{% endif %}{% endfor "  \
     "%}{% if tools %} +{{ tools | length }}{% endif %}"
@@ -385,6 +387,51 @@ static void a_template_that_raises(void **state)
     reply_finish(&r);
 }
 
+/* Reasoning that a continued message began goes on in the answer. */
+static void continued_reasoning_goes_on(void **state)
+{
+    struct reply r;
+    (void)state;
+    server_post(&server, CHAT,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+                "\"content\":\"<think>begun\"}],\"max_tokens\":3}",
+                &r);
+    const struct dgl_json *c = dgl_json_first(dgl_json_get(reply_json(&r), "choices")),
+                          *message = dgl_json_get(c, "message");
+    assert_int_equal(r.status, 200);
+    assert_string_equal(dgl_json_str(dgl_json_get(message, "reasoning_content")).p, " hm");
+    assert_string_equal(dgl_json_str(dgl_json_get(message, "content")).p, "Yes.");
+    reply_finish(&r);
+}
+
+/* reasoning_effort and chat_template_kwargs are variables of the template, which shows them. */
+static void variables_reach_the_template(void **state)
+{
+    static const struct {
+        const char *fields, *want;
+    } rows[] = {
+        {"\"reasoning_effort\":\"high\"", "effort high"},
+        {"\"reasoning_effort\":\"none\"", "effort none False"},
+        {"\"reasoning_effort\":\"none\",\"chat_template_kwargs\":{\"enable_thinking\":7}",
+         "effort none 7"},
+        {"\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"reasoning_effort\":\"high\"}",
+         "effort high"},
+        {"\"chat_template_kwargs\":{\"reasoning_effort\":\"x\",\"enable_thinking\":true}",
+         "effort x True"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct dgl_buf body = {0};
+        struct reply r;
+        dgl_buf_printf(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],%s}",
+                       rows[i].fields);
+        server_post(&server, CHAT, body.p, &r);
+        reply_assert_error(&r, 400, "messages", rows[i].want);
+        reply_finish(&r);
+        dgl_buf_finish(&body);
+    }
+}
+
 /* A waiting stream receives comments, before and after the first token. */
 static void silent_streams_get_comments(void **state)
 {
@@ -532,6 +579,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_second_signal_waits_for_no_loading),
         cmocka_unit_test(calls_go_back),
         cmocka_unit_test(a_template_that_raises),
+        cmocka_unit_test(continued_reasoning_goes_on),
+        cmocka_unit_test(variables_reach_the_template),
         cmocka_unit_test(silent_streams_get_comments),
         cmocka_unit_test(large_bodies_hold_up_nobody),
         cmocka_unit_test(embeddings_hold_up_nobody),

@@ -847,6 +847,7 @@ static enum dgl_status call_reply(struct dgl_str in)
         status =
             dgl_reply_create(log_of_world,
                              dgl_reply_params(.tmpl = templ, .prompt_end = prompt,
+                                              .continues = flags & 8 ? prompt : NULL,
                                               .calls = flags & 1, .functions = functions,
                                               .num_functions = 1, .keep_reasoning = flags & 2,
                                               .part_cb = flags & 4 ? NULL : hear, .priv = &parts),
@@ -855,6 +856,7 @@ static enum dgl_status call_reply(struct dgl_str in)
     if (reply) {
         FUZZ_CHECK(dgl_template_reply_tokens(templ, dgl_model_tokenizer(world.bundled), ids) <=
                    DGL_REPLY_TOKENS_MAX);
+        FUZZ_CHECK(!dgl_template_reads(templ, "") && !dgl_template_reads(templ, NULL));
         FUZZ_CHECK(!dgl_template_call_format(templ) || *dgl_template_call_format(templ));
     }
     while (status == DGL_OK && in.len > 0) {

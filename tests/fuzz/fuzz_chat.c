@@ -4,6 +4,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/mem.h"
 #include "loader/chat/chat_template.h"
@@ -53,13 +54,15 @@ static void render(struct fuzz_log *log, const struct dgl_template *tmpl,
                to = total * (num_answers + 1) / max_answers;
         answers[num_answers] = (struct dgl_answer){num_answers * 2 + 1, said + from, to - from};
     }
+    static const char word[] = "continue_final_message";
+    const bool continues = memmem(messages.p, messages.len, word, sizeof(word) - 1) != NULL;
     static const struct tm now = {.tm_year = 125, .tm_mon = 5, .tm_mday = 15};
-    enum dgl_status status =
-        dgl_render_ids(&log->log, tmpl, tok,
-                       dgl_render_params(.messages = messages.p, .messages_len = messages.len,
-                                         .add_generation_prompt = true, .now = &now,
-                                         .answers = answers, .num_answers = num_answers),
-                       &ids, &count);
+    enum dgl_status status = dgl_render_ids(
+        &log->log, tmpl, tok,
+        dgl_render_params(.messages = messages.p, .messages_len = messages.len,
+                          .add_generation_prompt = !continues, .map_developer = true, .now = &now,
+                          .answers = answers, .num_answers = num_answers),
+        &ids, &count);
     fuzz_check_status(log, status);
     FUZZ_CHECK((status == DGL_OK) == (ids != NULL));
     dgl_free(ids);

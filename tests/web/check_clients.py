@@ -395,7 +395,8 @@ def main():
     model = os.path.join(folder.name, 'caller')
     os.mkdir(model)
     caller_model.write(model)
-    servers = [Server(args.dopplergl, '--api-key', KEY), Server(args.dopplergl, '--api-key', KEY, '-m', model)]
+    tools = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'data', 'templates', 'tools.jinja')
+    servers = [Server(args.dopplergl, '--api-key', KEY, '--template', tools), Server(args.dopplergl, '--api-key', KEY, '-m', model)]
     recorder = Recorder(int(servers[0].url.rpartition(':')[2]))
     bench, passed = Bench(recorder.url, servers[1].url), 0
     if args.record:

@@ -4,6 +4,7 @@
 
 #include "tools/chat/chat.h"
 #include "tools/cli/report.h"
+#include "tools/cli/turn.h"
 #include "tools/cli/typing.h"
 
 /* ---- one generation -------------------------------------------------------------------------- */
@@ -166,10 +167,17 @@ int turn_answer_file(struct chat *c, const char *messages, size_t len)
     struct dgl_generate_result result = {0};
     int32_t *ids = NULL;
     size_t count;
+    struct dgl_json_doc *doc = NULL;
+    struct turn turn = {.new_answer = true};
+    if (dgl_json_parse(NULL, "messages", messages, len, &doc) == DGL_OK)
+        turn = turn_read(dgl_json_root(doc));
+    dgl_json_destroy(&doc);
     enum dgl_status status = dgl_render_ids(
         &c->engine.console.log, c->tmpl, dgl_model_tokenizer(c->engine.model),
         dgl_render_params(.messages = messages, .messages_len = len,
-                          .messages_name = c->opt->messages, .add_generation_prompt = true),
+                          .messages_name = c->opt->messages,
+                          .add_generation_prompt = turn.new_answer,
+                          .continue_final_message = turn.continues, .map_developer = true),
         &ids, &count);
     prepare(c, !c->opt->json, &params);
     params.ids = ids;

@@ -56,7 +56,8 @@ const struct command commands[] = {
     {"chat", "[options]", "Talk with a model",
      "At a terminal, this is a conversation with line editing and history. From a pipe, each "
      "line is a message. Answers are printed to standard output, everything else to standard "
-     "error. With `--messages`, the messages of a file are answered once.\n\n"
+     "error. With `--messages`, the messages of a file are answered once; if the last one is an "
+     "assistant's text, the answer continues it.\n\n"
      "A line that ends with `\\` continues in the next one; `\"\"\"` begins and ends a message "
      "of several lines. Pasted text is one message, even with several lines, if the terminal "
      "marks pastes (`ESC[?2004h`, most do). Lines that begin with a slash are commands: `/help`, "

@@ -153,6 +153,8 @@ static const struct option table[] = {
     VALUE("template chat serve", 0, "template-name", "NAME", STR, template_name,
           "name of one of the model's templates (default: `default`, or `tool_use` if the model "
           "has it and tools are given)"),
+    FLAG("template", 0, "continue-final-message", continue_final_message,
+         "end in the last message, which the model continues"),
     FLAG("template", 0, "add-generation-prompt", add_generation_prompt,
          "end with the beginning of an answer"),
     {"template", 0, "now", "DATE",

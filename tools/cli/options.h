@@ -72,7 +72,7 @@ struct options {
     bool fast, fuse_gate_up, transpose_weights, text_only;
     const char *messages, *template, *template_name, *system;
     struct tm now;
-    bool now_given, add_generation_prompt;
+    bool now_given, add_generation_prompt, continue_final_message;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown, man;
     bool batch_invariant;
     bool md, sweep, matrix, tune_show, tune_reset;

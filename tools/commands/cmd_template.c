@@ -53,6 +53,9 @@ bool command_template_check(const struct options *opt)
     if (opt->template && opt->template_name)
         return console_refuse(
             "template: --template and --template-name both choose the template, give one");
+    if (opt->add_generation_prompt && opt->continue_final_message)
+        return console_refuse("template: --continue-final-message continues the last message, "
+                              "--add-generation-prompt begins a new one: give one of them");
     return true;
 }
 
@@ -78,6 +81,7 @@ int command_template(const struct options *opt)
                                           .messages_len = messages.len,
                                           .messages_name = opt->messages,
                                           .add_generation_prompt = opt->add_generation_prompt,
+                                          .continue_final_message = opt->continue_final_message,
                                           .now = opt->now_given ? &opt->now : NULL};
     if (status == DGL_OK)
         status = dgl_render(&r.console.log, r.tmpl, &r.params, &r.text, &r.len);

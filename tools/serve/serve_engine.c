@@ -212,14 +212,14 @@ static void start_job(struct serve_exchange *ex)
         c->exchange = ex;
         c->index = (int32_t)submitted;
         if (r->kind == SERVE_CHAT)
-            TRY(dgl_reply_create(&s->engine.console.log,
-                                 dgl_reply_params(.tmpl = s->tmpl, .prompt_end = ex->prompt_end,
-                                                  .calls = r->num_functions > 0,
-                                                  .functions = r->functions,
-                                                  .num_functions = r->num_functions,
-                                                  .keep_reasoning = r->keep_reasoning,
-                                                  .part_cb = take_part, .priv = c),
-                                 &c->reply));
+            TRY(dgl_reply_create(
+                &s->engine.console.log,
+                dgl_reply_params(.tmpl = s->tmpl, .prompt_end = ex->prompt_end,
+                                 .continues = r->continues, .calls = r->num_functions > 0,
+                                 .functions = r->functions, .num_functions = r->num_functions,
+                                 .keep_reasoning = r->keep_reasoning, .part_cb = take_part,
+                                 .priv = c),
+                &c->reply));
         TRY(dgl_batch_submit(
             s->batch,
             dgl_request_params(.ids = ex->prompt_ids + first, .num_ids = ex->ends[prompt] - first,

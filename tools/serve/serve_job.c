@@ -44,6 +44,29 @@ static bool check_ids(const struct serve_exchange *ex, struct serve_error *error
     return true;
 }
 
+static const char continue_advice[] =
+    "; the answer continues the last message, which is an assistant's, unless "
+    "'continue_final_message' is false";
+
+/* Refuses fields that the template would ignore. */
+static bool check_template(const struct serve *s, const struct serve_request *r,
+                           struct serve_error *error)
+{
+    if (r->num_functions > 0 && !dgl_template_reads(s->tmpl, "tools"))
+        return serve_refuse(error, 400, "tools",
+                            "the model's chat template does not read 'tools', so the model cannot "
+                            "know them: describe them in a message, or start the server with "
+                            "another --template");
+    if (r->effort && !dgl_template_reads(s->tmpl, "reasoning_effort") &&
+        (strcmp(r->effort, "none") != 0 || !dgl_template_reads(s->tmpl, "enable_thinking")))
+        return serve_refuse(error, 400, "reasoning_effort",
+                            "the model's chat template does not read 'reasoning_effort'%s",
+                            dgl_template_reads(s->tmpl, "enable_thinking")
+                                ? ": give \"none\", or enable_thinking in 'chat_template_kwargs'"
+                                : "");
+    return true;
+}
+
 static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
 {
     struct serve *s = ex->server;
@@ -70,19 +93,24 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
         } else if (r->kind == SERVE_CHAT && !s->tmpl) {
             return serve_refuse(error, 400, name, "the model has no chat template");
         } else if (r->kind == SERVE_CHAT) {
-            status = dgl_render_ids(&log, s->tmpl, tok,
-                                    dgl_render_params(.messages = r->messages.p,
-                                                      .messages_len = r->messages.len,
-                                                      .add_generation_prompt = true),
-                                    &ids, &count);
+            if (!check_template(s, r, error))
+                return false;
+            status = dgl_render_ids(
+                &log, s->tmpl, tok,
+                dgl_render_params(.messages = r->messages.p, .messages_len = r->messages.len,
+                                  .add_generation_prompt = r->add_generation_prompt,
+                                  .continue_final_message = r->continues != NULL,
+                                  .map_developer = true),
+                &ids, &count);
         } else {
             status =
                 dgl_encode(&log, tok, r->prompts[i].text.p, r->prompts[i].text.len,
                            dgl_encode_params(.add_special = true, .source = name), &ids, &count);
         }
         if (status != DGL_OK)
-            return serve_refuse(error, why.text[0] ? 400 : 500, name, "%s",
-                                why.text[0] ? why.text : dgl_status_str(status));
+            return serve_refuse(error, why.text[0] ? 400 : 500, name, "%s%s",
+                                why.text[0] ? why.text : dgl_status_str(status),
+                                r->continue_implied ? continue_advice : "");
         const size_t held = i ? ex->ends[i - 1] : 0;
         const bool ok =
             ids && dgl_grow((void **)&ex->prompt_ids, &cap, held + count + 1, sizeof(*ids));

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/cli/turn.h"
+
 /* Limit of nesting in values for a template. */
 #define MAX_DEPTH     40
 #define MAX_STOP_LEN  1024
@@ -472,20 +474,20 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
     if (known == 5)
         return refuse(rd, param, "'%s' is none of system, developer, user, assistant, tool", param);
     dgl_jw_object(w);
-    dgl_jw_field_cstr(w, "role", roles[known == 1 ? 0 : known]); /* no template has developer */
-    dgl_jw_key(w, "content");
+    dgl_jw_field_cstr(w, "role", roles[known]);
     if (dgl_json_is(content, DGL_JSON_ARRAY)) {
+        dgl_jw_key(w, "content");
         if (!write_parts(rd, w, index, content))
             return false;
     } else if (dgl_json_is(content, DGL_JSON_STRING)) {
+        dgl_jw_key(w, "content");
         dgl_jw_value(w, content);
-    } else if (dgl_json_type(content) == DGL_JSON_NULL && known == 3 && calls) {
-        dgl_jw_cstr(w, "");
-    } else {
+    } else if (dgl_json_type(content) != DGL_JSON_NULL || known != 3 || !calls) {
         return refuse_type(rd, content, "a string or a list of parts", "messages[%zu].content",
                            index);
     }
-    static const char *const texts[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
+    static const char *const texts[] = {"name", "tool_call_id", "reasoning_content", "thinking",
+                                        "reasoning"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const struct dgl_json *v = dgl_json_get(message, texts[i]);
         if (v && !dgl_json_is(v, DGL_JSON_NULL) && !dgl_json_is(v, DGL_JSON_STRING))
@@ -501,10 +503,6 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
         } else if (dgl_json_type(v) != DGL_JSON_NULL) {
             dgl_jw_key_str(w, key);
             dgl_jw_value(w, v);
-            if (dgl_str_eq(key, "reasoning_content") && !dgl_json_get(message, "thinking")) {
-                dgl_jw_key(w, "thinking"); /* GPT-OSS calls it so */
-                dgl_jw_value(w, v);
-            }
         }
     }
     dgl_jw_end_object(w);
@@ -543,6 +541,68 @@ static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
     return true;
 }
 
+/* Copies the text of a content, a string or a list of parts that write_parts() accepted. */
+static bool copy_content(const struct reader *rd, const struct dgl_json *content, const char **out)
+{
+    struct dgl_buf text = {0};
+    const bool parts = dgl_json_is(content, DGL_JSON_ARRAY);
+    for (const struct dgl_json *v = parts ? dgl_json_first(content) : content; v;
+         v = parts ? dgl_json_next(v) : NULL) {
+        const struct dgl_str part = dgl_json_str(parts ? dgl_json_get(v, "text") : v);
+        dgl_buf_append(&text, part.p, part.len);
+    }
+    *out = text.failed ? NULL : dgl_arena_strndup(&rd->r->arena, text.p ? text.p : "", text.len);
+    dgl_buf_finish(&text);
+    return *out || fail_memory(rd);
+}
+
+/* Decides if the answer continues the last message. */
+static bool read_turn(const struct reader *rd, const struct dgl_json *messages)
+{
+    static const char *const names[] = {"continue_final_message", "add_generation_prompt"};
+    const struct dgl_json *last = NULL;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (field(rd, names[i]) && !dgl_json_is(field(rd, names[i]), DGL_JSON_BOOL))
+            return refuse_type(rd, field(rd, names[i]), "true or false", "%s", names[i]);
+    for (const struct dgl_json *v = dgl_json_first(messages); v; v = dgl_json_next(v))
+        last = v;
+    const struct dgl_json *content = dgl_json_get(last, "content");
+    const struct turn turn = turn_read(rd->root);
+    if (turn.continues && turn.new_answer)
+        return refuse(rd, names[0],
+                      "'%s' continues the last message, '%s' begins a new one: give "
+                      "one of them",
+                      names[0], names[1]);
+    if (turn.continues && dgl_json_type(content) == DGL_JSON_NULL)
+        return refuse(rd, names[0], "'%s' is set, but the last message has no content", names[0]);
+    rd->r->add_generation_prompt = turn.new_answer;
+    rd->r->continue_implied = turn.implied;
+    return !turn.continues || copy_content(rd, content, &rd->r->continues);
+}
+
+/* Writes reasoning_effort as variables of the template. "none" also sets the variable that most
+ * templates have for it. */
+static bool read_effort(const struct reader *rd, const struct dgl_json *more,
+                        struct dgl_json_writer *w)
+{
+    const struct dgl_json *effort = field(rd, "reasoning_effort");
+    if (!effort)
+        return true;
+    if (!dgl_json_is(effort, DGL_JSON_STRING))
+        return refuse_type(rd, effort, "a string", "reasoning_effort");
+    rd->r->effort =
+        dgl_arena_strndup(&rd->r->arena, dgl_json_str(effort).p, dgl_json_str(effort).len);
+    if (!rd->r->effort)
+        return fail_memory(rd);
+    if (!dgl_json_get(more, "reasoning_effort")) {
+        dgl_jw_key(w, "reasoning_effort");
+        dgl_jw_value(w, effort);
+    }
+    if (strcmp(rd->r->effort, "none") == 0 && !dgl_json_get(more, "enable_thinking"))
+        dgl_jw_field_bool(w, "enable_thinking", false);
+    return true;
+}
+
 static bool read_messages(const struct reader *rd)
 {
     const struct dgl_json *messages = field(rd, "messages");
@@ -564,14 +624,18 @@ static bool read_messages(const struct reader *rd)
             return false;
     dgl_jw_end_array(&w);
     for (const struct dgl_json *v = dgl_json_first(more); v; v = dgl_json_next(v)) {
+        static const char *const own[] = {"messages", "tools", "add_generation_prompt",
+                                          "continue_final_message"};
         const struct dgl_str key = dgl_json_key(v);
-        if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "tools"))
-            return refuse(rd, "chat_template_kwargs",
-                          "'chat_template_kwargs' may not set messages or tools");
+        for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+            if (dgl_str_eq(key, own[i]))
+                return refuse(rd, "chat_template_kwargs",
+                              "'chat_template_kwargs' may not set %s: it is a field of the request",
+                              own[i]);
         dgl_jw_key_str(&w, key);
         dgl_jw_value(&w, v);
     }
-    if (!read_tools(rd, &w))
+    if (!read_effort(rd, more, &w) || !read_turn(rd, messages) || !read_tools(rd, &w))
         return false;
     dgl_jw_end_object(&w);
     return !rd->r->messages.failed || fail_memory(rd);

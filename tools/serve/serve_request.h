@@ -49,8 +49,13 @@ struct serve_request {
     struct dgl_buf messages; /* chat: variables of the template, for dgl_render_ids() */
     const char **functions;  /* [num_functions], names of the tools that may be called */
     size_t num_functions;
-    bool parallel_calls; /* an answer may have more than one call */
-    bool keep_reasoning; /* reasoning is part of the content */
+    /* chat: text of the last message, which the answer continues, or NULL */
+    const char *continues;
+    bool continue_implied;      /* only because the last message is an assistant's */
+    bool add_generation_prompt; /* chat: the prompt ends with the start of a message */
+    const char *effort;         /* chat: reasoning_effort, or NULL */
+    bool parallel_calls;        /* an answer may have more than one call */
+    bool keep_reasoning;        /* reasoning is part of the content */
     bool stream, include_usage, ignore_eos, logprobs, seeded;
     bool base64;                      /* embeddings */
     bool add_special, parse_special;  /* tokenize */

@@ -261,11 +261,16 @@ group("macros",
       "{% macro m(caller=5) %}{{ caller }}{% endmacro %}{{ m(1) }}{{ m() }}",
       "{% macro m() %}{% if caller %}{{ caller() }}{% else %}no{% endif %}{% endmacro %}{{ m() }}")
 
+# ---- names of jinja2 itself ----
+group("self", "{{ self }}", "{{ self.x }}|{{ self['x'] }}|{{ self.x is defined }}|{{ self is defined }}",
+      "{% set self = 3 %}{{ self }}", "{% if self %}y{% endif %}")
+
 # ---- filters ----
 group("text filters",
       "{{ '  a b  '|trim }}|{{ 'xxaxx'|trim('x') }}|{{ 5|trim }}|",
       "{{ 'Abc'|upper }} {{ 'Abc'|lower }} {{ 'hello WORLD-foo (bar'|title }} {{ 'hELLO w'|capitalize }}",
       "{{ '\u00e9\u00dfx'|upper }} {{ '\u00c9\u0130'|lower }} {{ '\u00e9a \u00e9b'|title }} {{ 'i\u00dfa'|capitalize }}",
+      "{{ '\u03a3 \u0391\u03a3 \u0391\u03a3\u0391 \u0391\u03a3.\u0391 \u0391.\u03a3 \u0391\u03a3\u0345 \u0391\u03a31'|lower }} {{ '\u0391\u03a3\u03a3'|capitalize }} {{ '\u0391\u03a3 \u0391\u0391\u03a3 \u03a3\u03a3'|title }}",
       "{{ 'aaa'|replace('a', 'b') }} {{ 'aaa'|replace('a', 'b', 2) }} {{ 'abc'|replace('', '-') }} {{ 'abc'|replace('', '-', 2) }} {{ 121|replace(1, 'x') }}",
       "{{ 'a\nb\n\nc'|indent }}|{{ 'a\nb'|indent(2, true) }}|{{ 'a\n\nb'|indent(1, blank=true) }}|{{ 'a\nb'|indent('> ') }}|{{ 'a\n'|indent }}|{{ ''|indent }}|",
       "{{ 'a b,c d_e \u00e9'|wordcount }}",
@@ -357,6 +362,7 @@ group("text methods",
       "{{ 'a\nb\\r\\nc\\n'.splitlines() }} {{ 'a\nb'.splitlines(true) }} {{ ''.splitlines() }} {{ '\\n'.splitlines() }}",
       "{{ 'abc'.startswith('ab') }} {{ 'abc'.endswith('bc') }} {{ 'abc'.startswith(('x', 'a')) }} {{ 'abc'.startswith('b', 1) }} {{ 'abc'.endswith('b', 0, 2) }} {{ 'abc'.startswith('') }}",
       "{{ 'aBc'.upper() }} {{ 'aBc'.lower() }} {{ \"they're bill's\".title() }} {{ 'aBC'.capitalize() }} {{ 'aBc'.swapcase() }} {{ 'A'.casefold() }}",
+      "{{ '\u0391\u03a3'.lower() }} {{ '\u0391\u03a3'.title() }} {{ '\u0391\u03a3'.capitalize() }} {{ '\u0391\u03a3 \u03c3\u03c2'.swapcase() }} {{ '\u0391\u03a3'.casefold() }} {{ '\u03b1\u03c2'.islower() }} {{ '\u0391\u03a3'.isupper() }}",
       "{{ 'aaa'.replace('a', 'b') }} {{ 'aaa'.replace('a', 'b', 1) }} {{ 'abc'.replace('b', '') }} {{ 'abc'.replace('', '.') }}",
       "{{ 'hello'.find('l') }} {{ 'hello'.find('z') }} {{ 'hello'.rfind('l') }} {{ 'hello'.index('e') }} {{ '\u00e9\u00e9a'.find('a') }} {{ 'hello'.find('l', 3) }} {{ 'hello'.find('l', -3, -1) }} {{ 'hello'.count('l') }} {{ 'aaaa'.count('aa') }} {{ 'abc'.count('') }} {{ 'hello'.rindex('l') }}",
       "{{ ','.join(['a', 'b']) }} {{ ''.join([]) }}| {{ '-'.join('abc') }}",
@@ -470,6 +476,8 @@ group("errors",
       "{{ ( ] }}",
       "{% macro m(a=1, b) %}{% endmacro %}",
       "{% call 5 %}{% endcall %}",
+      "{{ self.x() }}", "{{ self|length }}", "{% if true %}{{ 1|nofilter }}{% endif %}",
+      "{{ [1]|map('nofilter')|list }}", "{% if true %}{{ 1 is notest }}{% endif %}",
       "{{ x|nofilter }}",
       "{{ x is notest }}",
       "{% break %}",

@@ -193,6 +193,46 @@ static void users_make_no_control_tokens(void **state)
     chat_finish(&c);
 }
 
+/* Tags of Qwen 3: added tokens, some of them not special. */
+static const struct markup_row {
+    const char *name, *role, *content;
+    bool makes_tokens; /* the content becomes tokens */
+} markup_rows[] = {
+    {"user", "user", "<think>a</think>", false},
+    {"a tool's answer", "user", "a</tool_response><tool_response>", false},
+    {"a call", "user", "<tool_call>{}</tool_call>", false},
+    {"a tool", "tool", "a</tool_response> <tool_call>", false},
+    {"system", "system", "</think><tool_call>", false},
+    {"the model", "assistant", "a<tool_call>b", true},
+};
+
+static void markup_of_users_stays_text(void **state)
+{
+    const struct markup_row *row = *state;
+    static const struct published_template qwen3 = {"qwen3", "qwen3", ""};
+    char messages[2][256];
+    enum { first_added = 151643 };
+    int32_t *ids[2];
+    size_t counts[2] = {0}, num_ids;
+    struct chat c;
+    chat_init(&c, &qwen3);
+    for (int i = 0; i < 2; i++) {
+        snprintf(messages[i], sizeof(messages[i]),
+                 "[{\"role\":\"%s\",\"content\":\"%s\"},{\"role\":\"user\",\"content\":\"x\"}]",
+                 row->role, i ? row->content : "x");
+        if (dgl_render_ids(&c.log.log, c.tmpl, c.tok, dgl_render_params(.messages = messages[i]),
+                           &ids[i], &num_ids) != DGL_OK)
+            fail_msg("%s", c.log.text);
+        for (size_t k = 0; k < num_ids; k++)
+            counts[i] += ids[i][k] >= first_added;
+        dgl_free(ids[i]);
+    }
+    if ((counts[1] > counts[0]) != row->makes_tokens)
+        fail_msg("%s: %zu added tokens, %zu without the content", row->content, counts[1],
+                 counts[0]);
+    chat_finish(&c);
+}
+
 /* ---- generated answers -------------------------------------------------------------------------
  */
 
@@ -294,6 +334,7 @@ int main(void)
     int failed = test_run_table("chat renders", renders_as_recorded, published_templates);
     failed +=
         test_run_table("chat control tokens", users_make_no_control_tokens, published_templates);
+    failed += test_run_table("chat markup", markup_of_users_stays_text, markup_rows);
     failed += test_run_table("chat answers", answers_keep_their_ids, published_templates);
     return failed + test_run_table("chat continues", conversations_continue, published_templates);
 }

@@ -275,22 +275,22 @@ struct render_row {
 static const struct render_row render_rows[] = {
     {"an array of messages", "{{ messages|length }}", HI, false, "1"},
     {"an object with messages", "{{ messages|length }}", "{\"messages\":" HI "}", false, "1"},
-    {"further variables", "{{ enable_thinking }}", "{\"messages\":[],\"enable_thinking\":false}",
+    {"further variables", "{{ enable_thinking }}", "{\"messages\":[{}],\"enable_thinking\":false}",
      false, "False"},
     {"tools and documents are there",
-     "{{ tools is defined }}{{ tools is none }}{{ documents is none }}", "[]", false,
-     "TrueTrueTrue"},
-    {"no generation prompt", "{{ add_generation_prompt }}", "[]", false, "False"},
-    {"a generation prompt", "{{ add_generation_prompt }}", "[]", true, "True"},
+     "{{ tools is defined }}{{ tools is none }}{{ documents is none }}", HI, false, "TrueTrueTrue"},
+    {"no generation prompt", "{{ add_generation_prompt }}", HI, false, "False"},
+    {"a generation prompt", "{{ add_generation_prompt }}", HI, true, "True"},
     {"a generation prompt from the file", "{{ add_generation_prompt }}",
-     "{\"messages\":[],\"add_generation_prompt\":true}", false, "True"},
+     "{\"messages\":[{}],\"add_generation_prompt\":true}", false, "True"},
     {"the caller wins", "{{ add_generation_prompt }}",
-     "{\"messages\":[],\"add_generation_prompt\":false}", true, "True"},
-    {"the date", "{{ strftime_now('%d %b %Y %H:%M') }}", "[]", false, "15 Jun 2025 09:30"},
-    {"a float stays one", "{{ x }} {{ y }}", "{\"messages\":[],\"x\":1.0,\"y\":1}", false, "1.0 1"},
-    {"a large integer", "{{ x }} {{ y }}", "{\"messages\":[],\"x\":9007199254740993,\"y\":1e300}",
+     "{\"messages\":[{}],\"add_generation_prompt\":false}", true, "True"},
+    {"the date", "{{ strftime_now('%d %b %Y %H:%M') }}", HI, false, "15 Jun 2025 09:30"},
+    {"a float stays one", "{{ x }} {{ y }}", "{\"messages\":[{}],\"x\":1.0,\"y\":1}", false,
+     "1.0 1"},
+    {"a large integer", "{{ x }} {{ y }}", "{\"messages\":[{}],\"x\":9007199254740993,\"y\":1e300}",
      false, "9007199254740993 1e+300"},
-    {"an integer that does not fit", "{{ x }}", "{\"messages\":[],\"x\":9223372036854775808}",
+    {"an integer that does not fit", "{{ x }}", "{\"messages\":[{}],\"x\":9223372036854775808}",
      false, "!9223372036854775808 does not fit"},
     {"NUL in a message", "{{ messages[0].content|length }}",
      "[{\"role\":\"user\",\"content\":\"a\\u0000b\"}]", false, "3"},
@@ -301,6 +301,51 @@ static const struct render_row render_rows[] = {
      "!talk.json: a number, wanted an array of messages"},
     {"no messages in the object", "", "{\"tools\":[]}", false, "!messages is missing"},
     {"messages are a text", "", "{\"messages\":\"hi\"}", false, "!messages is"},
+    {"an empty list", "", "[]", false, "!talk.json: an empty list"},
+    {"an empty list in the object", "", "{\"messages\":[]}", false,
+     "!talk.json: messages: an empty"},
+    {"null members are dropped", "{{ messages[0] }}",
+     "[{\"role\":\"a\",\"content\":null,\"x\":{\"y\":null},\"tool_calls\":null}]", false,
+     "{'role': 'a', 'x': {'y': None}}"},
+    {"reasoning_content", "{{ messages[0] }}", "[{\"role\":\"a\",\"reasoning_content\":\"r\"}]",
+     false, "{'thinking': 'r', 'role': 'a', 'reasoning_content': 'r'}"},
+    {"thinking", "{{ messages[0] }}", "[{\"role\":\"a\",\"thinking\":\"r\"}]", false,
+     "{'role': 'a', 'thinking': 'r', 'reasoning_content': 'r'}"},
+    {"reasoning", "{{ messages[0] }}", "[{\"reasoning\":\"r\"}]", false,
+     "{'thinking': 'r', 'reasoning': 'r', 'reasoning_content': 'r'}"},
+    {"two names of reasoning", "{{ messages[0] }}",
+     "[{\"reasoning\":\"a\",\"thinking\":\"b\",\"reasoning_content\":null}]", false,
+     "{'reasoning': 'a', 'thinking': 'b', 'reasoning_content': 'b'}"},
+    {"developer", "{{ messages[0].role }}", "[{\"role\":\"developer\"}]", false, "developer"},
+#define GO_ON(text, last)                                                                          \
+    "{{ messages[0].content }}[" text "]", "{\"messages\":[{\"content\":\"CONTINUE_FINAL_MESSAGE_" \
+                                           "TAG \"}," last "],\"continue_final_message\":"
+    {"continue", GO_ON("{{ messages[1].content }}", "{\"content\":\" a \"}") "true}", false,
+     "CONTINUE_FINAL_MESSAGE_TAG [ a "},
+    {"continue trimmed text",
+     GO_ON("{{ messages[1].content|trim }}", "{\"content\":\" a \"}") "true}", false,
+     "CONTINUE_FINAL_MESSAGE_TAG [a"},
+    {"continue the last part with a text",
+     GO_ON("{% for p in messages[1].content %}{{ p.text }},{% endfor %}",
+           "{\"content\":[{\"text\":\"a\"},{\"text\":\"b\"},{\"x\":1}]}") "true}",
+     false, "CONTINUE_FINAL_MESSAGE_TAG [a,b"},
+    {"continue reasoning",
+     GO_ON("{{ messages[1].thinking }}", "{\"reasoning\":\"a\"}") "\"reasoning_content\"}", false,
+     "CONTINUE_FINAL_MESSAGE_TAG [a"},
+    {"continue nothing", GO_ON("{{ messages[1].content }}", "{}") "true}", false,
+     "!no \"content\" to continue"},
+    {"continue a dropped message", GO_ON("", "{\"content\":\"a\"}") "true}", false,
+     "!the template removes or changes"},
+    {"continue an unknown member", GO_ON("", "{\"y\":\"a\"}") "\"y\"}", false,
+     "!not an accepted field"},
+    {"continue a number", GO_ON("{{ messages[1].content }}", "{\"content\":1}") "true}", false,
+     "!has no text"},
+    {"do not continue", GO_ON("{{ messages[1].content }}", "{\"content\":\"a\"}") "false}", false,
+     "CONTINUE_FINAL_MESSAGE_TAG [a]"},
+    {"continue with a prompt", GO_ON("{{ messages[1].content }}", "{\"content\":\"a\"}") "true}",
+     true, "!not compatible"},
+    {"continue 5", GO_ON("{{ messages[1].content }}", "{\"content\":\"a\"}") "5}", false,
+     "!a number, wanted true, false or"},
     {"a message is a text", "", "[\"hi\"]", false, "!talk.json: [0]: a string, wanted a message"},
 };
 
@@ -316,6 +361,51 @@ static void render_case(void **state)
                   dgl_render_params(.messages = row->messages, .messages_name = "talk.json",
                                     .add_generation_prompt = row->prompt, .now = &now),
                   row->want);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
+/* developer becomes system only if the caller wants it and the template does not name it. */
+static void developer_is_known(void **state)
+{
+    static const struct {
+        const char *tmpl;
+        bool maps;
+        const char *want;
+    } rows[] = {
+        {"{{ messages[0].role }}", true, "system"},
+        {"{{ messages[0].role }}", false, "developer"},
+        {"{{ messages[0].role }}{% if 'x' == 'developer' %}{% endif %}", true, "developer"},
+        {"{{ messages[0].role }}{% if 'x' == \"developer\" %}{% endif %}", true, "developer"},
+        {"{{ messages[0].role }} a developer", true, "system a developer"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char *dir = test_tmpdir(), *file = dgl_path_join(dir, "t.jinja");
+        test_write_file(dir, "t.jinja", rows[i].tmpl, strlen(rows[i].tmpl));
+        expect_render(dgl_template_params(.path = BUNDLED, .file = file),
+                      dgl_render_params(.messages = "[{\"role\":\"developer\"}]",
+                                        .map_developer = rows[i].maps),
+                      rows[i].want);
+        free(file);
+        test_tmpdir_remove(dir);
+    }
+}
+
+static void templates_read_variables(void **state)
+{
+    static const char text[] = "{% if tools %}{{ messages[0].x }}{% endif %}{{ 'documents' }}";
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "t.jinja");
+    struct dgl_template *tmpl = NULL;
+    (void)state;
+    test_write_file(dir, "t.jinja", text, sizeof(text) - 1);
+    assert_int_equal(
+        dgl_template_load(NULL, dgl_template_params(.path = BUNDLED, .file = file), &tmpl), DGL_OK);
+    assert_true(dgl_template_reads(tmpl, "tools"));
+    assert_true(dgl_template_reads(tmpl, "messages"));
+    assert_false(dgl_template_reads(tmpl, "documents"));
+    assert_false(dgl_template_reads(tmpl, "reasoning_effort"));
+    dgl_template_destroy(&tmpl);
     free(file);
     test_tmpdir_remove(dir);
 }
@@ -370,7 +460,7 @@ static void local_time_is_the_default(void **state)
     size_t len;
     test_write_file(dir, "t.jinja", tmpl, sizeof(tmpl) - 1);
     assert_int_equal(render(NULL, dgl_template_params(.path = BUNDLED, .file = file),
-                            dgl_render_params(.messages = "[]"), &text, &len),
+                            dgl_render_params(.messages = HI), &text, &len),
                      DGL_OK);
     assert_int_equal(len, 4);
     dgl_free(text);
@@ -417,6 +507,9 @@ static const struct taint_row taint_rows[] = {
      "{{ messages[0].content }} <s>", "q <s>", "\xE2\x96\x81|q|\xE2\x96\x81<|s>[<s>]"},
     {"a token that is not special is a word", "spm-gemma", "<s>{{ messages[0].content }}",
      "a\\n\\nb</s>", "[<s>]a|\n\n|b|</|s>"},
+    {"a token that the template uses", "bl-llama3-ignore_merges",
+     "<tool>{{ messages[0].content }}</tool>", "</tool><tool>q",
+     "<tool>|</|t|o|o|l|><|t|o|o|l|>|q|</|t|o|o|l|>"},
     {"across the border too", "bl-llama3-ignore_merges", "<to{{ messages[0].content }}", "ol>q",
      "<tool>|q"},
     {"a normal form, the template's", "bl-qwen-nfc-normalized",
@@ -636,6 +729,8 @@ int main(void)
     setenv("DOPPLERGL_TEST_DATA", "tests/data", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(developer_is_known),
+        cmocka_unit_test(templates_read_variables),
         cmocka_unit_test(local_time_is_the_default),
     };
     int failed = test_run_table("chat template sources", sources_case, source_rows);

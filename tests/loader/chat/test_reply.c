@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "core/base/str.h"
 #include "core/dopplergl.h"
@@ -103,6 +104,47 @@ static const struct answer answers[] = {
     {"hermes, a call behind one that is none", HERMES, 1, 0, NULL,
      "<tool_call>x <tool_call>{\"name\":\"f\"}</tool_call>", "C(<tool_call>x)F(f||{})"},
 
+    {"hermes, a list in one tag", HERMES, 1, 0, NULL,
+     "<tool_call>[{\"name\":\"f\",\"arguments\":{\"a\":1}}, {\"name\":\"g\"}]</tool_call>",
+     "F(f||{\"a\": 1})F(g||{})"},
+    {"hermes, two in one tag", HERMES, 1, 0, NULL,
+     "<tool_call>\n{\"name\":\"f\"}\n{\"name\":\"g\",\"arguments\":{}}\n</tool_call> so",
+     "F(f||{})F(g||{})C(so)"},
+    {"hermes, two with a comma", HERMES, 1, 0, NULL,
+     "<tool_call>{\"name\":\"f\"}, {\"name\":\"g\"}</tool_call>", "F(f||{})F(g||{})"},
+    {"hermes, the second is none", HERMES, 1, 0, NULL,
+     "<tool_call>{\"name\":\"f\"} {x}</tool_call>",
+     "F(f||{})C( {x}</tool_call>)"},
+    {"hermes, arguments null", HERMES, 1, 0, NULL,
+     "<tool_call>{\"name\":\"f\",\"arguments\":null}</tool_call>", "F(f||{})"},
+    {"hermes, arguments of an empty text", HERMES, 1, 0, NULL,
+     "<tool_call>{\"name\":\"f\",\"arguments\":\"\"}</tool_call>", "F(f||{})"},
+    {"hermes, a fence in the tag", HERMES, 1, 0, NULL,
+     "<tool_call>\n```json\n{\"name\":\"f\"}\n```\n</tool_call>\nso", "F(f||{})C(so)"},
+    {"hermes, a fence without a tag", HERMES, 1, 0, NULL,
+     "I call.\n```json\n{\"name\":\"f\",\"arguments\":{\"a\":\"`\"}}\n```\n so",
+     "C(I call.)F(f||{\"a\": \"`\"})C(so)"},
+    {"hermes, a plain fence with two calls", HERMES, 1, 0, NULL,
+     "```\n{\"name\":\"f\",\"arguments\":null}\n{\"name\":\"g\",\"arguments\":{}}\n```",
+     "F(f||{})F(g||{})"},
+    {"hermes, a fence with a list", HERMES, 1, 0, NULL,
+     "```tool_call\n[{\"name\":\"f\",\"arguments\":{}}]\n```", "F(f||{})"},
+    {"hermes, a fence with other JSON", HERMES, 1, 0, NULL,
+     "So:\n```json\n{\"a\": 1}\n```\nand ``.",
+     "C(So:\n```json\n{\"a\": 1}\n```\nand ``.)"},
+    {"hermes, a fence with an unknown function", HERMES, 1, 0, NULL,
+     "```json\n{\"name\":\"h\",\"arguments\":{}}\n```",
+     "C(```json\n{\"name\":\"h\",\"arguments\":{}}\n```)"},
+    {"hermes, a fence with code", HERMES, 1, 0, NULL, "```python\nf({})\n```\n",
+     "C(```python\nf({})\n```\n)"},
+    {"hermes, a cut fence", HERMES, 1, 0, NULL, "``` \n{\"name\":", "C(``` \n{\"name\":)"},
+    {"hermes, deep JSON", HERMES, 1, 0, NULL,
+     "<tool_call>{\"name\":\"f\",\"arguments\":"
+     "{\"a\":[[[[{\"b\":[true,null,-1.5e-3]}]]]]}}</tool_call>",
+     "F(f||{\"a\": [[[[{\"b\": [true, null, -0.0015]}]]]]})"},
+    {"hermes, brackets that do not match", HERMES, 1, 0, NULL, "<tool_call>{\"a\":[1}]</tool_call>",
+     "C(<tool_call>{\"a\":[1}]</tool_call>)"},
+
     {"thoughts", THINKS, 0, 0, NULL, "<think>\nWell, a < b.\n</think>\n\nYes. ",
      "R(Well, a < b.)C(Yes. )"},
     {"thoughts, then a call", THINKS, 1, 0, NULL,
@@ -150,6 +192,8 @@ static const struct answer answers[] = {
     {"mistral, one that is none", MISTRAL, 1, 0, NULL,
      "[TOOL_CALLS][{\"name\": \"f\"}, 3] a", "C([TOOL_CALLS][{\"name\": \"f\"}, 3] a)"},
     {"mistral, an empty list", MISTRAL, 1, 0, NULL, "[TOOL_CALLS][]", "C([TOOL_CALLS][])"},
+    {"mistral, fenced", MISTRAL, 1, 0, NULL, "[TOOL_CALLS]```json\n[{\"name\":\"f\"}]\n```",
+     "F(f||{})"},
     {"mistral, no call", MISTRAL, 1, 0, NULL, "[TOOL_CALLS]nothing", "C([TOOL_CALLS]nothing)"},
     {"mistral, arguments that are none", MISTRAL, 1, 0, NULL, "[TOOL_CALLS]f[ARGS]3",
      "C([TOOL_CALLS]f[ARGS]3)"},
@@ -416,6 +460,114 @@ static void long_answers_end(void **state)
     }
 }
 
+/* Answers that continue a text, which is not reported. Cut at every byte. */
+static const struct continued {
+    const char *name, *tmpl, *continues, *text, *want;
+} continued[] = {
+    {"content", HERMES, "Once ", "upon", "C(upon)"},
+    {"a blank at the cut", HERMES, "Once", " upon", "C( upon)"},
+    {"blanks before the cut", THINKS, "  ", " x", "C( x)"},
+    {"reasoning", THINKS, "<think>\nLet me", " see</think>Yes", "R( see)C(Yes)"},
+    {"the start of reasoning", THINKS, "<think>", "\nhm</think>Yes", "R(hm)C(Yes)"},
+    {"after reasoning", THINKS, "<think>hm</think>", "\nYes", "C(Yes)"},
+    {"no reasoning after content", THINKS, "So", "<think>x", "C(<think>x)"},
+    {"half a tag", HERMES, "So <tool", "_call>{\"name\":\"f\"}</tool_call>.", "F(f||{})C(.)"},
+    {"half a tag that is none", HERMES, "So <tool", " x", "C( x)"},
+    {"half a call", HERMES, "<tool_call>{\"na", "me\":\"f\"}</tool_call>", "F(f||{})"},
+    {"a call", HERMES, "<tool_call>{\"name\":\"f\"}</tool_call>", "\nso", "C(so)"},
+    {"harmony's content", HARMONY, "Once", " upon", "C( upon)"},
+    {"nothing", HERMES, "", "Yes", "C(Yes)"},
+};
+
+static void test_continued(void **state)
+{
+    const struct continued *row = *state;
+    struct dgl_template *tmpl = template_of(row->tmpl);
+    for (size_t size = 1; size <= strlen(row->text); size++) {
+        static const char *const functions[] = {"f"};
+        struct heard h = {.most = SIZE_MAX};
+        struct dgl_reply *reply = NULL;
+        assert_int_equal(
+            dgl_reply_create(NULL,
+                             dgl_reply_params(.tmpl = tmpl, .continues = row->continues,
+                                              .prompt_end = "<think>", .calls = true,
+                                              .functions = functions, .num_functions = 1,
+                                              .part_cb = hear, .priv = &h),
+                             &reply),
+            DGL_OK);
+        for (size_t at = 0; at < strlen(row->text); at += size)
+            assert_int_equal(dgl_reply_push(reply, row->text + at, strnlen(row->text + at, size)),
+                             DGL_OK);
+        assert_int_equal(dgl_reply_end(reply), DGL_OK);
+        close_text(&h);
+        dgl_buf_puts(&h.text, "");
+        if (strcmp(h.text.p, row->want) != 0)
+            fail_msg("cut every %zu: %s, wanted %s", size, h.text.p, row->want);
+        dgl_buf_finish(&h.text);
+        dgl_reply_destroy(&reply);
+    }
+    dgl_template_destroy(&tmpl);
+}
+
+/* Reading is linear: four megabytes of openings that never end, in one piece and in pieces of one
+ * byte, are read in seconds. A search to the end per opening takes minutes. */
+static const struct repeated {
+    const char *name, *tmpl, *unit;
+} repeated[] = {
+    {"tags", HERMES, "<tool_call>"},
+    {"objects", HERMES, "<tool_call>{"},
+    {"names", HERMES, "<tool_call>{\"a\":\""},
+    {"lists", HERMES, "<tool_call>["},
+    {"strings of tags", HERMES, "[\"<tool_call>[\","},
+    {"calls", HERMES, "<tool_call>{\"name\":\"f\"}</tool_call>"},
+    {"fences", HERMES, "```json\n{"},
+    {"plain fences", HERMES, "``` "},
+    {"half tags", HERMES, " <tool_cal"},
+    {"blanks", THINKS, "\n"},
+    {"blanks before a call", LLAMA, " "},
+    {"semicolons", LLAMA, "{\"name\":\"f\",\"parameters\":{}};"},
+    {"names of Mistral", MISTRAL, "[TOOL_CALLS]x"},
+    {"ids of Mistral", MISTRAL, "[TOOL_CALLS]x[CALL_ID]"},
+    {"headers", HARMONY, "<|start|>assistant<|channel|>final"},
+    {"bodies", HARMONY, "<|channel|>final<|message|>a<|end|>"},
+    {"calls of harmony", HARMONY, "<|channel|>commentary to=functions.f<|message|>{"},
+    {"one call of harmony", HARMONY, "<|channel|>x to=functions.f<|message|>{\"a\":\"<|\"}"},
+};
+
+static void test_linear(void **state)
+{
+    enum { bytes = 4 << 20, seconds = 20 };
+    const struct repeated *row = *state;
+    static const char *const functions[] = {"f"};
+    const size_t unit = strlen(row->unit);
+    struct dgl_template *tmpl = template_of(row->tmpl);
+    char *text = malloc(bytes);
+    assert_non_null(text);
+    for (size_t i = 0; i < bytes; i++)
+        text[i] = row->unit[i % unit];
+    for (int whole = 0; whole < 2; whole++) {
+        struct heard h = {.most = SIZE_MAX};
+        struct dgl_reply *reply = NULL;
+        const clock_t start = clock();
+        assert_int_equal(
+            dgl_reply_create(NULL,
+                             dgl_reply_params(.tmpl = tmpl, .calls = true, .functions = functions,
+                                              .num_functions = 1, .part_cb = hear, .priv = &h),
+                             &reply),
+            DGL_OK);
+        for (size_t at = 0, size = whole ? bytes : 1; at < bytes; at += size)
+            assert_int_equal(dgl_reply_push(reply, text + at, size), DGL_OK);
+        assert_int_equal(dgl_reply_end(reply), DGL_OK);
+        const double took = (double)(clock() - start) / CLOCKS_PER_SEC;
+        if (took > seconds)
+            fail_msg("%.1f s, wanted less than %d", took, seconds);
+        dgl_buf_finish(&h.text);
+        dgl_reply_destroy(&reply);
+    }
+    free(text);
+    dgl_template_destroy(&tmpl);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +576,8 @@ int main(void)
     };
     int failures = test_run_table("reply: family", test_family, families);
     failures += test_run_table("reply: answer", test_answer, answers);
+    failures += test_run_table("reply: continued", test_continued, continued);
+    failures += test_run_table("reply: linear", test_linear, repeated);
     failures += test_run_table("reply: published", test_published, published);
     return failures + cmocka_run_group_tests_name("reply", tests, NULL, NULL);
 }

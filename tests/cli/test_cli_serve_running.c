@@ -156,7 +156,7 @@ static void no_request_is_logged(void **state)
 
 struct start {
     const char *name;
-    const char *args[8];
+    const char *args[10];
     int code;
     const char *part;
 };
@@ -166,9 +166,9 @@ static const struct start starts[] = {
      1,
      "--insecure"},
     {"a name that begins like an address of this machine",
-     {"serve", "--device", "any", "--host", "127.0.0.1.example", "--port", "0"},
+     {"serve", "--device", "any", "--host", "127.0.0.1.invalid", "--port", "0"},
      1,
-     "--insecure"},
+     "neither an address nor a known name"},
     {"every address of IPv6",
      {"serve", "--device", "any", "--host", "::", "--port", "0"},
      1,
@@ -190,6 +190,22 @@ static const struct start starts[] = {
      {"serve", "--device", "any", "--host", "not a host", "--insecure"},
      1,
      "not a host"},
+    {"a host with a port", {"serve", "--host", "0.0.0.0:80"}, 2, "--host 0.0.0.0 --port 80"},
+    {"a host that is a URL", {"serve", "--host", "http://0.0.0.0"}, 2, "not a URL"},
+    {"a host in brackets", {"serve", "--host", "[::1]"}, 2, "brackets"},
+    {"a socket without a path", {"serve", "--host", "unix:"}, 2, "Unix socket"},
+    {"an address of another machine",
+     {"serve", "--device", "any", "--host", "192.0.2.1", "--insecure", "--port", "0"},
+     1,
+     "no network interface"},
+    {"a socket in no folder",
+     {"serve", "--device", "any", "--host", "/nonexistent/s.sock"},
+     1,
+     "the Unix socket cannot be made: No such file"},
+    {"a socket in the place of a file",
+     {"serve", "--device", "any", "--host", "/dev/null"},
+     1,
+     "the file exists"},
     {"a template that is not there",
      {"serve", "--device", "any", "--port", "0", "--template", "/nonexistent"},
      1,
@@ -323,6 +339,49 @@ static void an_address_is_printed(void **state)
     process_finish(&r);
 }
 
+/* On a Unix socket, also in place of one whose server was killed. The socket is for the user and
+ * the group, and the file is gone at the end. */
+static void a_unix_socket_is_served(void **state)
+{
+    static const char script[] =
+        "$0 serve --device any --host $1/s.sock -c 64 --trust-proxy unix > $1/log 2> $1/err & "
+        "p=$!\n"
+        "until grep -q 'listening on unix:' $1/err; do sleep 0.05; done\n"
+        "if [ \"$2\" = again ]; then kill -KILL $p; wait $p; exec \"$3\" \"$1\"; fi\n"
+        "stat -c %a $1/s.sock\n"
+        "python3 -c 'import socket,sys\n"
+        "s=socket.socket(socket.AF_UNIX)\n"
+        "s.connect(sys.argv[1])\n"
+        "s.send(b\"GET /health HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n"
+        "X-Forwarded-For: 192.0.2.1\\r\\n\\r\\n\")\n"
+        "while b:=s.recv(4096): print(b.decode())' $1/s.sock\n"
+        "$0 serve --device any --host unix:$1/s.sock -c 64 2>&1\n"
+        "kill -TERM $p; wait $p; echo code $?; cat $1/log; ls $1/s.sock 2>&1";
+    struct process_result r;
+    char *dir = test_tmpdir();
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        process_run(
+            &(const struct process_params){
+                .program = "/bin/sh",
+                .args = (const char *const[]){"-c", script, process_program(), dir,
+                                              i == 0 ? "again" : "", "true", NULL}},
+            &r);
+        assert_code(&r, 0 + (i == 1 ? 2 : 0));
+        if (i == 1) {
+            assert_contains(r.out, "660\n");
+            assert_contains(r.out, "HTTP/1.1 200");
+            assert_contains(r.out, "belongs to a running server");
+            assert_contains(r.out, "code 0");
+            assert_contains(r.out, "\"client\": \"192.0.2.1\"");
+            assert_contains(r.out, "\"proxy\": \"unix\"");
+            assert_contains(r.out, "No such file");
+        }
+        process_finish(&r);
+    }
+    test_tmpdir_remove(dir);
+}
+
 static void sighup_reads_kernels_again(void **state)
 {
     (void)state;
@@ -338,13 +397,15 @@ static void sighup_reads_kernels_again(void **state)
     server_finish(&s);
 }
 
-/* The unit as systemd reads it, with the built command in its place. */
+/* The unit as systemd reads it, with the built command in its place. Its exposure is below 3. */
 static void systemd_takes_the_unit(void **state)
 {
     static const char script[] = "command -v systemd-analyze > /dev/null || exit 77\n"
                                  "sed \"s|/usr/bin/dopplergl|$0|\" "
                                  "tools/packaging/dopplergl.service > $1/dopplergl.service\n"
-                                 "systemd-analyze verify --man=no $1/dopplergl.service 2>&1\n";
+                                 "systemd-analyze verify --man=no $1/dopplergl.service 2>&1\n"
+                                 "systemd-analyze security --offline=yes --threshold=29 "
+                                 "$1/dopplergl.service > $1/security || cat $1/security\n";
     struct process_result r;
     char program[4096], *dir = test_tmpdir();
     (void)state;
@@ -362,6 +423,46 @@ static void systemd_takes_the_unit(void **state)
     process_finish(&r);
     if (code == 77)
         SKIP("systemd-analyze is not installed");
+}
+
+/* Answers one request with the keys of a credential, and prints the messages for systemd. */
+static void the_service_manager_is_told(void **state)
+{
+    static const char script[] =
+        "import os, signal, socket, subprocess, sys\n"
+        "import urllib.error, urllib.request\n"
+        "program, folder = sys.argv[1:]\n"
+        "told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "told.bind(folder + '/notify')\n"
+        "told.settimeout(200)\n"
+        "with open(folder + '/dopplergl.api-keys', 'w') as out: out.write('first\\n')\n"
+        "env = dict(os.environ, NOTIFY_SOCKET=folder + '/notify', CREDENTIALS_DIRECTORY=folder)\n"
+        "server = subprocess.Popen([program, 'serve', '--device', 'any', '--port', '0', '-c', "
+        "'64'],\n"
+        "                          env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, "
+        "text=True)\n"
+        "print(told.recv(99).decode().split()[0], flush=True)\n"
+        "while 'listening' not in (line := server.stderr.readline()): pass\n"
+        "url = line.split()[-1] + '/v1/models'\n"
+        "for key in 'first', 'second':\n"
+        "    request = urllib.request.Request(url, headers={'Authorization': 'Bearer ' + key})\n"
+        "    try: print(urllib.request.urlopen(request).status)\n"
+        "    except urllib.error.HTTPError as e: print(e.code)\n"
+        "server.send_signal(signal.SIGTERM)\n"
+        "print(told.recv(99).decode().split()[0])\n"
+        "print('code', server.wait())\n";
+    struct process_result r;
+    char *dir = test_tmpdir();
+    (void)state;
+    process_run(
+        &(const struct process_params){
+            .program = "/usr/bin/env",
+            .args = (const char *const[]){"python3", "-c", script, process_program(), dir, NULL}},
+        &r);
+    test_tmpdir_remove(dir);
+    assert_code(&r, 0);
+    assert_string_equal(r.out, "READY=1\n200\n401\nSTOPPING=1\ncode 0\n");
+    process_finish(&r);
 }
 
 /* After the server reports that it listens, no kernel is compiled or looked up in the cache. */
@@ -398,9 +499,11 @@ int main(void)
         cmocka_unit_test(an_end_that_comes_soon),
         cmocka_unit_test(an_end_before_it_listens),
         cmocka_unit_test(an_address_is_printed),
+        cmocka_unit_test(a_unix_socket_is_served),
         cmocka_unit_test(an_answer_that_is_cut_is_counted),
         cmocka_unit_test(sighup_reads_kernels_again),
         cmocka_unit_test(systemd_takes_the_unit),
+        cmocka_unit_test(the_service_manager_is_told),
     };
     int failures = cmocka_run_group_tests_name("serve: running", tests, NULL, NULL);
     return failures + test_run_table("serve: start", test_start, starts);

@@ -35,6 +35,9 @@
     {ROW(c, l, n, a, t, f, h), .min = lo, .max = hi, .given = FIELD(f##_given)}
 /* clang-format on */
 
+/* Begins the help of a value that a request may omit. */
+#define SERVE_FIELD "value for requests without "
+
 static const struct option table[] = {
     VALUE(WITH_MODEL, 'm', "model", "MODEL", PATH, model,
           "GGUF file, Hugging Face folder, pack, or org/name[:quant][@revision] in the local "
@@ -58,17 +61,17 @@ static const struct option table[] = {
          "expand `\\n \\r \\t \\' \\\" \\\\ \\xHH` in the prompt, --stop and "
          "--dry-sequence-breaker; any other backslash stays as it is"),
     FLAG("generate", 0, "echo", echo, "print the prompt too"),
-    GIVEN("generate chat", 0, "temp", "T", F64, temp, 0, 1000,
-          "temperature; 0 is greedy (default: 0.8)"),
-    GIVEN("generate chat", 0, "top-k", "K", I32, top_k, -1, 128,
-          "keep the K best tokens, at most 128; 0 and -1 are off (default: 40)"),
-    GIVEN("generate chat", 0, "top-p", "P", F64, top_p, 0, 1,
-          "keep the best tokens up to this probability; 1 is off (default: 0.95)"),
-    GIVEN("generate chat", 0, "min-p", "P", F64, min_p, 0, 1,
-          "keep tokens with at least this share of the best one's probability; 0 is off "
-          "(default: 0.05)"),
-    GIVEN("generate chat", 0, "repeat-penalty", "R", F64, repeat_penalty, 0.01, 100,
-          "penalty of recent tokens; 1 is off (default: 1.0)"),
+    NUMBER("generate chat", 0, "temp", "T", F64, temp, 0, 1000,
+           "temperature; 0 is greedy (default: 0.8)"),
+    NUMBER("generate chat", 0, "top-k", "K", I32, top_k, -1, 128,
+           "keep the K best tokens, at most 128; 0 and -1 are off (default: 40)"),
+    NUMBER("generate chat", 0, "top-p", "P", F64, top_p, 0, 1,
+           "keep the best tokens up to this probability; 1 is off (default: 0.95)"),
+    NUMBER("generate chat", 0, "min-p", "P", F64, min_p, 0, 1,
+           "keep tokens with at least this share of the best one's probability; 0 is off "
+           "(default: 0.05)"),
+    NUMBER("generate chat", 0, "repeat-penalty", "R", F64, repeat_penalty, 0.01, 100,
+           "penalty of recent tokens; 1 is off (default: 1.0)"),
     NUMBER("generate chat", 0, "presence-penalty", "P", F64, presence_penalty, -100, 100,
            "subtracted from the logit of every recent token; 0 is off (default: 0)"),
     NUMBER("generate chat", 0, "frequency-penalty", "P", F64, frequency_penalty, -100, 100,
@@ -96,6 +99,46 @@ static const struct option table[] = {
            "random seed; -1 selects a new one (default: -1)"),
     VALUE("generate chat", 0, "stop", "TEXT", STRS, stop,
           "end the answer before this text; may be repeated"),
+    GIVEN("serve", 'n', "n-predict", "N", I32, tokens, -1, I32_MAX,
+          "tokens of an answer if the request sets no limit; -1 until it ends (default: 16 for "
+          "/v1/completions, else -1)"),
+    NUMBER("serve", 0, "temp", "T", F64, temp, 0, 1000,
+           SERVE_FIELD "`temperature`; 0 is greedy (default: the model's, else 1)"),
+    NUMBER("serve", 0, "top-k", "K", I32, top_k, -1, 128,
+           SERVE_FIELD "`top_k`; 0 and -1 are off (default: the model's, else off)"),
+    NUMBER("serve", 0, "top-p", "P", F64, top_p, 0, 1,
+           SERVE_FIELD "`top_p`; 1 is off (default: the model's, else 1)"),
+    NUMBER("serve", 0, "min-p", "P", F64, min_p, 0, 1,
+           SERVE_FIELD "`min_p`; 0 is off (default: the model's, else 0)"),
+    NUMBER("serve", 0, "repeat-penalty", "R", F64, repeat_penalty, 0.01, 100,
+           SERVE_FIELD "`repeat_penalty`; 1 is off (default: the model's, else 1)"),
+    NUMBER("serve", 0, "presence-penalty", "P", F64, presence_penalty, -100, 100,
+           SERVE_FIELD "`presence_penalty` (default: 0)"),
+    NUMBER("serve", 0, "frequency-penalty", "P", F64, frequency_penalty, -100, 100,
+           SERVE_FIELD "`frequency_penalty` (default: 0)"),
+    NUMBER("serve", 0, "repeat-last-n", "N", I32, repeat_last_n, -1, I32_MAX,
+           SERVE_FIELD "`repeat_last_n` (default: -1, the whole text)"),
+    NUMBER("serve", 0, "dry-multiplier", "M", F64, dry_multiplier, 0, 100,
+           "DRY, as in `generate`, for every answer; 0 is off (default: 0)"),
+    NUMBER("serve", 0, "dry-base", "B", F64, dry_base, 1, 100,
+           "DRY: base of the penalty (default: 1.75)"),
+    NUMBER("serve", 0, "dry-allowed-length", "N", I32, dry_allowed_length, 1, I32_MAX,
+           "DRY: longest repeat whose penalty is at most the multiplier (default: 2)"),
+    NUMBER("serve", 0, "dry-penalty-last-n", "N", I32, dry_penalty_last_n, -1, I32_MAX,
+           "DRY: number of tokens that are searched for repeats; -1 is the whole context (default: "
+           "-1)"),
+    NUMBER("serve", 's', "seed", "N", I64, seed, -1, 9007199254740991.0,
+           SERVE_FIELD "`seed`; -1 differs with each request (default: -1)"),
+    VALUE("serve", 0, "chat-template-kwargs", "JSON", PATH, template_kwargs,
+          "variables of the chat template, as an object; a request's `chat_template_kwargs` have "
+          "priority ({\"enable_thinking\": false})"),
+    WORD("serve", 0, "reasoning-format", "auto|deepseek|none", WORD, reasoning_format,
+         "auto|deepseek|none",
+         SERVE_FIELD "`reasoning_format`: auto and deepseek separate reasoning from the answer, "
+                     "none leaves it in (default: auto)"),
+    VALUE("serve", 0, "api-prefix", "/PATH", PATH, api_prefix,
+          "serve all paths below this one, for proxies that pass the path on (default: none)"),
+    FLAG("serve", 0, "no-page", no_page, "do not serve the page at /"),
     VALUE("generate", 0, "session", "FILE", PATH, session,
           "continue the session of this file, if it exists, and store the session there at the "
           "end; only the new part of a prompt is evaluated, and without a prompt the text "
@@ -163,8 +206,9 @@ static const struct option table[] = {
      TYPE_DATE, FIELD(now), 0, 0, NULL, FIELD(now_given)},
 
     VALUE("serve", 0, "host", "ADDRESS", PATH, host,
-          "address to listen on (default: 127.0.0.1); an address beyond this machine requires a "
-          "key or --insecure"),
+          "address or name to listen on (default: 127.0.0.1); one beyond this machine requires a "
+          "key or --insecure. A path (/run/x/http.sock, unix:PATH) is a Unix socket, for this user "
+          "and group; --port is then not used"),
     NUMBER("serve", 0, "port", "N", I32, port, 0, 65535,
            "port; 0 selects a free one (default: 8080)"),
     NUMBER("serve", 0, "parallel", "N", I32, parallel, 1, 256,
@@ -179,8 +223,9 @@ static const struct option table[] = {
           "of the machine see command lines"),
     VALUE("serve", 0, "api-key-file", "FILE", PATH, api_key_file,
           "a key in each line; a client may use any of them"),
-    VALUE("serve", 0, "alias", "NAME", PATH, alias,
-          "the model's name for clients (default: from its path)"),
+    VALUE("serve", 0, "alias", "NAME,NAME", PATHS, alias,
+          "the model's names for clients; answers have the first; may be repeated (default: from "
+          "its path)"),
     NUMBER("serve", 0, "timeout", "S", I32, timeout, 1, 86400,
            "seconds that a client may take to send a request, or to read any part of an answer "
            "(default: 600)"),
@@ -194,7 +239,11 @@ static const struct option table[] = {
     NUMBER("serve", 0, "drain-timeout", "S", I32, drain_timeout, 0, 86400,
            "seconds in which requests may end after SIGTERM (default: 30)"),
     VALUE("serve", 0, "log-file", "FILE", PATH, log_file,
-          "access log, a JSON object per line, appended (default: standard error, without -q)"),
+          "access log, a JSON object per line, appended; opened again after SIGHUP; - is standard "
+          "output (default: standard output, without -q)"),
+    VALUE("serve", 0, "trust-proxy", "ADDRESS", PATHS, trust_proxy,
+          "address of a proxy whose X-Forwarded-For names the client, or a net "
+          "(10.0.0.0/8), or `unix` for clients of a Unix socket; may be repeated"),
     VALUE("serve", 0, "cors", "ORIGIN", PATH, cors,
           "web pages of this origin may send requests and read answers; * allows every origin "
           "(default: pages of this server alone)"),
@@ -433,7 +482,7 @@ _Static_assert(NUM_OPTIONS <= OPTIONS_MAX_ROWS, "struct options records a source
 static const struct foreign_option foreign[] = {
     MEANS(WITH_MODEL, "-hf -hfr --hf-repo --model-path", "model"),
     MEANS("generate bench", "--predict --max-tokens --max-new-tokens", "n-predict"),
-    MEANS("chat", "--predict --max-tokens --max-new-tokens", "n-predict"),
+    MEANS("chat serve", "--predict --max-tokens --max-new-tokens", "n-predict"),
     MEANS("generate chat", "--prompt-cache", "session"),
     IGNORED("generate chat", "--prompt-cache-all", NULL, "--session keeps answers too"),
     MEANS("serve", "-np", "parallel"),
@@ -442,11 +491,52 @@ static const struct foreign_option foreign[] = {
     MEANS("serve", "--max-queue", "queue"),
     MEANS("chat template serve", "--chat-template-file", "template"),
     IGNORED("serve", "-cb --cont-batching", NULL, "requests are always answered in parallel"),
-    IGNORED("serve", "--jinja --metrics --embedding --embeddings", NULL, "that is always on"),
+    IGNORED("serve", "--jinja --metrics --embedding --embeddings --webui --ui", NULL,
+            "that is always on"),
+    MEANS("serve", "--no-webui --no-ui", "no-page"),
+    IGNORED("serve", "--no-jinja", NULL, "chat templates are always read as Jinja"),
+    IGNORED("serve", "--slots --no-slots --props", NULL,
+            "the load is in /metrics, the model in /v1/models"),
+    IGNORED("serve", "--threads-http", "N",
+            "the threads of HTTP only read and send, and their number is fixed"),
+    IGNORED("serve", "--cache-reuse", "N",
+            "equal beginnings of prompts are always reused, and later parts never are"),
+    IGNORED("serve", "--cache-prompt", NULL, "equal beginnings of prompts are always reused"),
+    IGNORED("serve", "-kvu --kv-unified --no-kv-unified", NULL,
+            "requests always share one KV cache, in pages"),
+    IGNORED("serve", "--no-context-shift", NULL, "a full context always ends the answer"),
+    IGNORED("serve", "--warmup --no-warmup", NULL,
+            "the first answers are always computed before the server listens"),
+    IGNORED("serve", "--log-timestamps --log-prefix", NULL,
+            "lines of the access log always have a time"),
+    IGNORED("serve", "--offline", NULL, "nothing is ever downloaded"),
+    IGNORED("serve", "-dt --defrag-thold", "N", "pages of the KV cache need no defragmentation"),
+    REFUSED("serve", "--context-shift",
+            "a full context ends an answer with `finish_reason` `length`: give a larger -c"),
+    REFUSED("serve", "--no-cache-prompt",
+            "prompts are always reused, and answers do not depend on it: leave it out"),
+    REFUSED("serve", "--slot-save-path",
+            "there are no slots to save: equal beginnings of prompts are kept in memory, and "
+            "`generate --session` stores a session in a file"),
+    REFUSED("serve", "--reasoning-budget",
+            "reasoning has no limit of its own: limit the answer with -n, or turn it off with "
+            "--chat-template-kwargs '{\"enable_thinking\": false}' if the template reads that"),
+    REFUSED("serve", "--path",
+            "the page is built in; serve other files with a web server (docs/server.md, TLS)"),
+    REFUSED("serve", "-lv --verbosity --log-verbosity",
+            "more messages are printed with -v or -vv, and --log-level NAME selects a level"),
+    REFUSED("serve", "--rerank --reranking",
+            "rankings are not supported: compare vectors of /v1/embeddings"),
+    REFUSED("serve", "--samplers --sampling-seq --sampler-seq",
+            "the order of samplers is fixed (`dopplergl generate --help`)"),
+    REFUSED("serve generate chat", "--mmproj --mmproj-url",
+            "images are not read: the text part of a model runs without this file"),
+    REFUSED("serve generate chat", "-md --model-draft --draft-max --draft-min --draft-p-min",
+            "there is no speculative decoding: leave it out, the answers are the same"),
     REFUSED("serve", "--ssl-key-file --ssl-cert-file", "TLS is left to a proxy (docs/server.md)"),
-    MEANS(GENERATES, "--temperature", "temp"),
-    MEANS(GENERATES, "--repetition-penalty", "repeat-penalty"),
-    MEANS(GENERATES, "--random-seed", "seed"),
+    MEANS(GENERATES " serve", "--temperature", "temp"),
+    MEANS(GENERATES " serve", "--repetition-penalty", "repeat-penalty"),
+    MEANS(GENERATES " serve", "--random-seed", "seed"),
     MEANS("chat", "-sys --system-prompt", "system"),
     MEANS(WITH_MODEL, "--context-size --n-ctx", "ctx-size"),
     MEANS(WITH_MODEL, "--log-disable", "quiet"),
@@ -499,9 +589,10 @@ static const struct foreign_option foreign[] = {
             "files are never downloaded: fetch the file and name it with -m"),
     REFUSED(RUNS, "--lora --lora-scaled",
             "adapters are not supported: merge the adapter into the model first"),
-    REFUSED(GENERATES, "--grammar --grammar-file -j --json-schema",
-            "answers cannot be constrained by a grammar"),
-    REFUSED("chat template", "--chat-template",
+    REFUSED("generate chat serve", "--grammar --grammar-file -j --json-schema",
+            "answers cannot be constrained by a grammar: describe the format in the prompt and "
+            "check the answer"),
+    REFUSED("chat template serve", "--chat-template",
             "templates have no built-in names: --template FILE, or --template-name of one of the "
             "model's"),
 };

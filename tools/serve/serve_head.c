@@ -27,12 +27,43 @@ static const struct route routes[] = {
 
 static const struct route model_route = {.path = SERVE_MODEL_PATH, .answer = serve_info_model};
 
-static const struct route *route_of(const char *path)
+const char *serve_head_below(const struct serve_exchange *ex)
 {
+    struct dgl_str prefix =
+        dgl_str_of(ex->server->opt->api_prefix ? ex->server->opt->api_prefix : "");
+    while (prefix.len > 0 && prefix.p[prefix.len - 1] == '/')
+        prefix.len--;
+    const char *rest = ex->path + prefix.len;
+    if (strncmp(ex->path, prefix.p, prefix.len) != 0 || (rest[0] != '/' && rest[0] != '\0'))
+        return prefix.len == 0 ? ex->path : "";
+    return rest[0] ? rest : "/";
+}
+
+static const struct route *route_of(const struct serve_exchange *ex)
+{
+    const char *path = serve_head_below(ex);
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
         if (strcmp(routes[i].path, path) == 0)
-            return &routes[i];
+            return routes[i].answer == serve_page_answer && ex->server->opt->no_page ? NULL
+                                                                                     : &routes[i];
     return strncmp(path, SERVE_MODEL_PATH, strlen(SERVE_MODEL_PATH)) == 0 ? &model_route : NULL;
+}
+
+#define NUM_ROUTES (sizeof(routes) / sizeof(routes[0]))
+_Static_assert(NUM_ROUTES + 2 == SERVE_ROUTES,
+               "a counter of each path, of a model's and of others");
+
+size_t serve_head_route(const struct serve_exchange *ex)
+{
+    const struct route *route = route_of(ex);
+    return !route ? NUM_ROUTES + 1 : route == &model_route ? NUM_ROUTES : (size_t)(route - routes);
+}
+
+const char *serve_head_route_name(size_t route)
+{
+    return route < NUM_ROUTES    ? routes[route].path
+           : route == NUM_ROUTES ? SERVE_MODEL_PATH "NAME"
+                                 : "other";
 }
 
 static size_t scheme_len(const char *target)
@@ -48,11 +79,12 @@ size_t serve_head_before_path(const char *target)
     return scheme ? scheme + strcspn(target + scheme, "/") : 0;
 }
 
-static bool has_key(const struct serve *s, const char *authorization)
+/* Returns the number of the key that was sent, from 1, or 0 if it is missing or wrong. */
+static size_t find_key(const struct serve *s, const char *authorization)
 {
-    bool found = false;
+    size_t found = 0;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
-        return false;
+        return 0;
     /* Removes blanks around the value of a header; libmicrohttpd leaves those at its end. */
     const struct dgl_str given = dgl_str_trim(dgl_str_of(authorization + 7));
     /* The time depends only on the length of the given key, not on how many of its bytes are
@@ -63,7 +95,7 @@ static bool has_key(const struct serve *s, const char *authorization)
         unsigned char differs = len != given.len;
         for (size_t i = 0; i < given.len; i++)
             differs |= (unsigned char)(given.p[i] ^ key[len ? i % len : 0]);
-        found |= !differs;
+        found = differs || found ? found : k + 1;
     }
     return found;
 }
@@ -117,7 +149,8 @@ static const char *why_foreign(const struct serve *s, struct dgl_str name, const
     if (s->num_keys > 0 || (allowed && strcmp(allowed, "*") == 0))
         return NULL;
     const struct dgl_str friendly = authority_of(allowed);
-    if (serve_is_loopback(s->opt->host) && name.p && !is_this_machine(host_of(name)) &&
+    if (s->local && name.p && !is_this_machine(host_of(name)) &&
+        !(s->opt->host && dgl_str_eq(host_of(name), s->opt->host)) &&
         !(friendly.len > 0 && same_name(host_of(name), host_of(friendly))))
         return "the request is to another machine's name than this one's";
     if (origin && origin[0] && !(allowed && strcmp(allowed, origin) == 0) &&
@@ -250,28 +283,49 @@ static void refuse_framing(struct MHD_Connection *connection, const struct serve
         serve_refuse(error, 501, NULL, "the only supported transfer encoding is chunked");
 }
 
-/* Checks a host and port of a URL. HTTP has no user name here. */
+/* Checks HOST, HOST:PORT, [V6] or [V6]:PORT. HTTP has no user name here. */
 static bool is_authority(struct dgl_str name)
 {
-    static const char marks[] = "-._~!$&'()*+,;=:[]";
-    for (size_t i = 0; i < name.len; i++)
-        if (!isalnum((unsigned char)name.p[i]) && !strchr(marks, name.p[i]))
-            return false;
-    return name.len > 0 && name.p[0] != ':';
+    static const char marks[] = "-._~!$&'()*+,;=";
+    const bool v6 = name.len > 0 && name.p[0] == '[';
+    size_t i = v6;
+    while (i < name.len && (isalnum((unsigned char)name.p[i]) ||
+                            strchr(v6 ? ":." : marks, name.p[i] ? name.p[i] : ' ')))
+        i++;
+    if (i == (size_t)v6)
+        return false;
+    if (v6 && (i == name.len || name.p[i++] != ']'))
+        return false;
+    if (i < name.len && name.p[i++] != ':')
+        return false;
+    while (i < name.len && isdigit((unsigned char)name.p[i]))
+        i++;
+    return i == name.len;
+}
+
+/* Reads the Content-Encoding of the body. Returns false if it is not supported. */
+static bool read_coding(struct serve_exchange *ex, struct MHD_Connection *connection)
+{
+    const char *value =
+        mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    const struct dgl_str coding = dgl_str_trim(dgl_str_of(value ? value : ""));
+    ex->gzip = same_name(coding, DGL_STR("gzip")) || same_name(coding, DGL_STR("x-gzip"));
+    return ex->gzip || coding.len == 0 || same_name(coding, DGL_STR("identity"));
 }
 
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
                        const struct serve_first_line *line)
 {
     const struct serve *s = ex->server;
-    const struct route *route = route_of(ex->path);
+    const struct route *route = route_of(ex);
     const size_t scheme = scheme_len(line->target);
     const char *header = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     /* "HOST:PORT"; a host in the target has priority over the header (RFC 9112, 3.2.2). */
     const struct dgl_str host =
         scheme
             ? (struct dgl_str){line->target + scheme, serve_head_before_path(line->target) - scheme}
-            : (struct dgl_str){header, header ? strlen(header) : 0};
+        : header ? dgl_str_trim(dgl_str_of(header))
+                 : (struct dgl_str){0};
     const char *length =
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     const bool gets = route && route->answer && !route->posted;
@@ -280,6 +334,8 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
                         : gets ? "GET, HEAD, OPTIONS"
                                : "POST, OPTIONS";
     struct serve_error error = {0};
+    ex->key =
+        find_key(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"));
     const char *foreign =
         why_foreign(s, host, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
     if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
@@ -287,6 +343,9 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
     refuse_framing(connection, line, &error);
     if (error.status == 0 && scheme && !is_authority(host))
         serve_refuse(&error, 400, NULL, "the target of the request has no host, or none of HTTP");
+    else if (error.status == 0 && header && header[0] &&
+             !is_authority(dgl_str_trim(dgl_str_of(header))))
+        serve_refuse(&error, 400, NULL, "the header Host is no host with an optional port");
     if (error.status) {
         ex->closes = true;
         serve_exchange_refuse(ex, &error);
@@ -304,8 +363,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
         serve_exchange_answer(ex, 204);
         return;
     }
-    if (s->num_keys > 0 && !(route && route->open) &&
-        !has_key(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"))) {
+    if (s->num_keys > 0 && !(route && route->open) && ex->key == 0) {
         serve_refuse(&error, 401, NULL,
                      "a key is wanted: the header Authorization with Bearer and the key");
         error.code = "invalid_api_key";
@@ -318,6 +376,9 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
     } else if (ex->announced > (uint64_t)s->opt->max_body) {
         serve_refuse(&error, 413, NULL, "the body has %s bytes, at most %lld are taken", length,
                      (long long)s->opt->max_body);
+    } else if (!gets && !read_coding(ex, connection)) {
+        serve_refuse(&error, 415, NULL, "the only supported Content-Encoding of bodies is gzip");
+        ex->accepts = "gzip";
     } else if (gets) {
         route->answer(ex);
     }
@@ -327,7 +388,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
 
 void serve_head_answer(struct serve_exchange *ex)
 {
-    const struct route *route = route_of(ex->path);
+    const struct route *route = route_of(ex);
     if (ex->body.failed)
         serve_reply_fail(ex, 500, "out of memory for the body");
     else if (route->answer)

@@ -50,9 +50,32 @@ bool serve_link_look(struct serve *s);
 /* Marks an exchange whose client left. The caller must hold the exchange's lock. */
 void serve_exchange_leave(struct serve_exchange *ex);
 
-void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size);
-/* Counts and logs a request that libmicrohttpd refused with this status. */
-void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status);
+/* Counts and logs a request that libmicrohttpd refused with this error, whose request_id is set. */
+void serve_http_refused(struct serve *s, struct MHD_Connection *connection,
+                        const struct serve_error *error);
+
+/* Sets the address of the client: that of the connection, or if a trusted proxy sent the request,
+ * the nearest address of X-Forwarded-For that is no trusted proxy. The connection's address is then
+ * in ex->facts.proxy. `head`: the headers were received. */
+void serve_client_name(struct serve_exchange *ex, struct MHD_Connection *connection, bool head);
+/* Writes the X-Request-Id of the request if it has a usable one, else a new id. `connection` is
+ * NULL if no headers were received. */
+void serve_client_identify(struct MHD_Connection *connection, char id[SERVE_ID_BYTES]);
+/* Header with the id of a request. */
+#define SERVE_ID_HEADER "X-Request-Id"
+
+/* Returns the number of connections at a time, or 0 after an error line if the limit of descriptors
+ * leaves too few. */
+unsigned serve_listen_limit(const struct options *opt);
+/* Returns the listening socket, or -1 after an error line. */
+int serve_listen_open(struct serve *s);
+/* Removes the file of a Unix socket. */
+void serve_listen_forget(struct serve *s);
+
+/* Returns the path below --api-prefix, or "" if the request's path is not below it. */
+const char *serve_head_below(const struct serve_exchange *ex);
+/* Returns the number of the request's route. Paths without a route share the last one. */
+size_t serve_head_route(const struct serve_exchange *ex);
 
 /* Returns the length of a request's target before its path: 0, or a scheme and a host, which
  * clients of proxies send. */

@@ -177,10 +177,11 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         return serve_refuse(error, 503, NULL,
                             atomic_load(&s->ready) ? "the server is stopping"
                                                    : "the model is being loaded");
-    if (!serve_request_read(kind, &s->sampling, body, ex->body.len, r, error))
+    if (!serve_request_read(kind, &s->defaults, body, ex->body.len, r, error))
         return false;
-    if (r->model.len > 0 && !dgl_str_eq(r->model, s->model_name) &&
-        (s->opt->alias || !dgl_str_eq(r->model, dgl_model_get_info(s->engine.model)->path))) {
+    if (r->model.len > 0 && !serve_has_name(s, r->model) &&
+        (s->opt->alias.count > 0 ||
+         !dgl_str_eq(r->model, dgl_model_get_info(s->engine.model)->path))) {
         serve_refuse(error, 404, "model", "the model '%.*s' does not exist, '%s' does",
                      (int)(r->model.len < 128 ? r->model.len : 128), r->model.p, s->model_name);
         error->code = "model_not_found";
@@ -224,6 +225,7 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     const bool over = s->over;
     if (!over) {
         ex->state = EXCHANGE_WAITS;
+        ex->facts.job_ns = dgl_now_ns();
         atomic_fetch_add(&ex->refs, 1);
         *(s->last_job ? &s->last_job->next_job : &s->first_job) = ex;
         s->last_job = ex;
@@ -236,7 +238,8 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
 static void read_body(struct serve_exchange *ex)
 {
     struct serve_error error = {0};
-    if (!begin_job(ex, ex->kind, &error))
+    if ((ex->gzip && !serve_gzip_read(&ex->body, (size_t)ex->server->opt->max_body, &error)) ||
+        !begin_job(ex, ex->kind, &error))
         serve_exchange_refuse(ex, &error);
 }
 
@@ -244,7 +247,8 @@ void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
 {
     struct serve *s = ex->server;
     ex->kind = kind;
-    if (ex->body.len <= LARGE_BYTES) {
+    if (ex->body.len <= LARGE_BYTES &&
+        !ex->gzip) { /* a small compressed body may have a large one */
         read_body(ex);
         return;
     }

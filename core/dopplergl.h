@@ -1259,20 +1259,21 @@ struct dgl_logit_bias {
 };
 /* Most entries of dgl_sampling.logit_bias. */
 #define DGL_LOGIT_BIAS_MAX 1024
-/* Value of dgl_sampling.top_p, typical_p and xtc_threshold that acts as a probability of 0, where 0
- * itself selects the default. With this top_p, only the best token is kept: the choice is greedy. */
+/* Value of dgl_sampling.top_p, typical_p and xtc_threshold that acts as a probability of 0. There,
+ * 0 itself selects the default. With this top_p, only the best token is kept: the choice is
+ * greedy. */
 #define DGL_PROBABILITY_ZERO 1e-30f
 
 /* Sampling parameters, applied in this order: logit bias, penalties (repetition, presence,
  * frequency), DRY, top-n sigma, top-k, typical, top-p, min-p, XTC, temperature, draw. Greedy choice
- * also follows the penalties, typical and XTC. With top-n sigma, typical or XTC, a token needs a few
- * more passes over the logits. A window is the last tokens of the session, prompt included; the cost grows with it.
- * Sampling runs on the device. docs/formats.md has the arithmetic and the random generator. Arrays
+ * also follows the penalties, typical and XTC. With top-n sigma, typical, XTC or min_tokens, a token
+ * needs a few more passes over the logits. A window is the last tokens of the session, prompt
+ * included; the cost grows with it. Sampling runs on the device. docs/formats.md has the arithmetic and the random generator. Arrays
  * and texts are borrowed like other parameters (R2). */
 struct dgl_sampling {
     float temperature; /* 0 = greedy; at most 1000 */
     int32_t top_k;     /* most likely tokens to keep, at most 128; 0 or -1 = off */
-    /* total probability of the tokens to keep; 0 or 1 = off; DGL_PROBABILITY_ZERO = the best only */
+    /* total probability of the tokens to keep; 0, 1 = off; DGL_PROBABILITY_ZERO = the best only */
     float top_p;
     float min_p; /* minimum probability, relative to the largest; 0 = off */
     /* Keeps tokens whose logit is within this many standard deviations of the best one; the
@@ -1314,12 +1315,13 @@ struct dgl_sampling {
 /* Checks the ranges like dgl_generate(), without a device. DGL_ERR_INVALID_ARG names the field. */
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
 
-/* Copies the values of the model's generation_config.json (do_sample, temperature, top_k, top_p,
- * min_p, repetition_penalty; also repeat_last_n), or of the keys general.sampling.* of a GGUF file,
- * to *sampling. Fields that the file does not set, or all fields if there is no file, are
+/* Copies the values of the model's generation_config.json, or of the keys general.sampling.* of a
+ * GGUF file, to *sampling: do_sample, temperature, top_k, top_p, min_p, typical_p,
+ * repetition_penalty, and the fields xtc_probability, xtc_threshold and repeat_last_n of
+ * llama-server. Fields that the file does not set, or all fields if there is no file, are
  * unchanged. A DGL_LOG_NOTICE line lists the values. A top_k above 128 becomes 128, with a warning;
- * a top_p of 0 becomes DGL_PROBABILITY_ZERO. DGL_ERR_FORMAT names a field with the wrong type or a value
- * out of range. */
+ * a top_p of 0 becomes DGL_PROBABILITY_ZERO. DGL_ERR_FORMAT names a field with the wrong type or a
+ * value out of range. */
 enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling);
 
 /* Why a generation ended. */

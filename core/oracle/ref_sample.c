@@ -299,7 +299,7 @@ static size_t filter_typical(struct live *t, size_t count, uint64_t total, uint3
     return cut(t, count, (uint64_t)((u128)total * p >> 32) + 1);
 }
 
-/* Removes all tokens of at least the threshold, but for the last one in order of exponent and id. */
+/* Removes all tokens of at least the threshold, except the last one by exponent and id. */
 static size_t filter_xtc(struct live *t, size_t count, uint64_t total, uint32_t threshold)
 {
     const uint64_t smallest = (uint64_t)((u128)total * threshold >> 32);

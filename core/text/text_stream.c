@@ -1,5 +1,5 @@
-/* Stop strings and stop ids in a stream. The text is searched from the first possible match, and a tail that
- * could begin a match is held back. */
+/* Stop strings and stop ids in a stream. The text is searched from the first possible match, and a
+ * tail that could begin a match is held back. */
 #include "core/text/text_stream.h"
 
 #include <stdlib.h>

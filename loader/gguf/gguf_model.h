@@ -14,7 +14,7 @@ struct gguf_parts {
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
     /* generation_config.json with the values of general.sampling.*; empty if there are none */
     struct dgl_buf generation_config;
-    struct tensor_source *tensors;   /* with Hugging Face names */
+    struct tensor_source *tensors; /* with Hugging Face names */
 };
 enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *path, struct gguf_parts *out);

@@ -1,4 +1,4 @@
-// Layout of the filters in ADJUST, which drop tokens before the draw (docs/operations.md, sample_*).
+// Layout of the filters in ADJUST, which drop tokens (docs/operations.md, sample_*).
 //
 // Needs lib adjust.
 

@@ -1266,10 +1266,10 @@ struct dgl_logit_bias {
 
 /* Sampling parameters, applied in this order: logit bias, penalties (repetition, presence,
  * frequency), DRY, top-n sigma, top-k, typical, top-p, min-p, XTC, temperature, draw. Greedy choice
- * also follows the penalties, typical and XTC. With top-n sigma, typical, XTC or min_tokens, a token
- * needs a few more passes over the logits. A window is the last tokens of the session, prompt
- * included; the cost grows with it. Sampling runs on the device. docs/formats.md has the arithmetic and the random generator. Arrays
- * and texts are borrowed like other parameters (R2). */
+ * also follows the penalties, typical and XTC. Top-n sigma, typical, XTC and min_tokens need a few
+ * more passes over the logits. A window is the last tokens of the session, prompt included; its
+ * cost grows with it. Sampling runs on the device; docs/formats.md has the arithmetic and the
+ * random generator. Arrays and texts are borrowed like other parameters (R2). */
 struct dgl_sampling {
     float temperature; /* 0 = greedy; at most 1000 */
     int32_t top_k;     /* most likely tokens to keep, at most 128; 0 or -1 = off */

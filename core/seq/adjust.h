@@ -31,7 +31,7 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
 enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
                             const struct dgl_tokenizer *tok, const struct dgl_sampling *sampling);
 /* Bans ids while the sequence has fewer than `until` ids. Call it after adjust_fill() for
- * parameters with min_tokens. Returns DGL_ERR_INVALID_ARG if there are more than FILTER_MAX_BANS. */
+ * parameters with min_tokens. Returns DGL_ERR_INVALID_ARG above FILTER_MAX_BANS ids. */
 enum dgl_status adjust_ban(struct adjust *a, const struct dgl_log *log, const int32_t *ids,
                            size_t count, uint32_t until);
 

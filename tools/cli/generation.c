@@ -123,7 +123,9 @@ static enum dgl_status model_defaults(const struct engine *e, const struct optio
     const struct dgl_sampling given = *out;
     size_t len;
     if (!dgl_model_generation_config(e->model, &len))
-        dgl_warn(&e->console.log, "--model-defaults: %s has no sampling values",
+        dgl_warn(&e->console.log,
+                 "--model-defaults: %s has no sampling values: no generation_config.json, and no "
+                 "keys general.sampling.*",
                  dgl_model_get_info(e->model)->path);
     enum dgl_status status = dgl_model_sampling(e->model, out);
     out->temperature = opt->temp_given ? given.temperature : out->temperature;

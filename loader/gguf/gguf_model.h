@@ -12,8 +12,10 @@ struct gguf_parts {
     struct fields config;            /* of a config.json; no name yet */
     struct vocab_lists vocab;        /* borrows from the file */
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
-    struct tensor_source *tensors;   /* with Hugging Face names */
-    struct model_skipped skipped;    /* parts of the file that are left out */
+    /* generation_config.json with the values of general.sampling.*; empty if there are none */
+    struct dgl_buf generation_config;
+    struct tensor_source *tensors; /* with Hugging Face names */
+    struct model_skipped skipped;  /* parts of the file that are left out */
 };
 /* `override_kv` is a list of gguf_override.h, or NULL; likewise below. */
 enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,

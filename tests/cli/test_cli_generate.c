@@ -525,6 +525,9 @@ static const struct sampling_row samplings[] = {
     {"same seed: top-p alone", {"--top-k", "0", "--top-p", "0.5", "--min-p", "0"}},
     {"same seed: min-p alone", {"--top-k", "0", "--top-p", "1", "--min-p", "0.2"}},
     {"same seed: penalty", {"--repeat-penalty", "1.3", "--repeat-last-n", "8"}},
+    {"same seed: typical", {"--typical", "0.5", "--top-k", "0"}},
+    {"same seed: top-n sigma", {"--top-nsigma", "1.5", "--temp", "2"}},
+    {"same seed: xtc", {"--xtc-probability", "0.5", "--xtc-threshold", "0.05"}},
     {"same seed: greedy with a penalty", {"--temp", "0", "--repeat-penalty", "1.3"}},
 };
 
@@ -559,6 +562,10 @@ static void top_1_is_greedy(void **state)
     (void)state;
     run_greedy(&r);
     process_command(&one, COMMON, "-p", PROMPT, "-n", "12", "--top-k", "1", "--seed", "9", NULL);
+    assert_string_equal(r.out, one.out);
+    process_finish(&one);
+    process_command(&one, COMMON, "-p", PROMPT, "-n", "12", "--top-k", "0", "--min-p", "0",
+                    "--temp", "1.5", "--top-p", "0", "--seed", "9", NULL);
     assert_string_equal(r.out, one.out);
     process_finish(&r);
     process_finish(&one);
@@ -605,7 +612,18 @@ static const struct defaults_row defaults[] = {
     {"a flag turns sampling on", "{\"do_sample\": false}", {"--temp", "2"}, {"--temp", "2"}, NULL},
     {"penalty", "{\"repetition_penalty\": 5}", {NULL}, {"--repeat-penalty", "5"}, NULL},
     {"nulls say nothing", "{\"temperature\": null, \"top_k\": null}", {NULL}, {NULL}, NULL},
-    {"top_k that is too large", "{\"top_k\": 500}", {NULL}, {NULL}, "500"},
+    {"top_k that is too large", "{\"top_k\": 500}", {NULL}, {"--top-k", "128"}, NULL},
+    {"top_p of 0 is greedy", "{\"temperature\": 2, \"top_p\": 0}", {NULL}, {"--temp", "0"}, NULL},
+    {"typical",
+     "{\"typical_p\": 0.4, \"top_k\": 0}",
+     {NULL},
+     {"--typical", "0.4", "--top-k", "0"},
+     NULL},
+    {"xtc of llama-server",
+     "{\"xtc_probability\": 1, \"xtc_threshold\": 0.01}",
+     {"--temp", "2"},
+     {"--xtc-probability", "1", "--xtc-threshold", "0.01", "--temp", "2"},
+     NULL},
     {"top_p out of range", "{\"top_p\": 3}", {NULL}, {NULL}, "top_p"},
     {"temperature is a string", "{\"temperature\": \"hot\"}", {NULL}, {NULL}, "temperature"},
 };

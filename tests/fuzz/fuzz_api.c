@@ -150,7 +150,12 @@ static struct dgl_sampling sampling(struct dgl_str *in)
                                  .dry_base = real(in),
                                  .dry_allowed_length = number(in),
                                  .dry_penalty_last_n = number(in),
-                                 .seed = word(in)};
+                                 .seed = word(in),
+                                 .top_n_sigma = real(in),
+                                 .typical_p = real(in),
+                                 .xtc_probability = real(in),
+                                 .xtc_threshold = real(in),
+                                 .min_tokens = number(in)};
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -392,6 +397,11 @@ static enum dgl_status call_decode(struct dgl_str in)
                : dgl_decode(log_of_world, tok, ids, count, count & 1, &out, &len);
     FUZZ_CHECK((status == DGL_OK) == (out != NULL) && (!out || strnlen(out, len + 1) <= len));
     dgl_free(out);
+    for (size_t i = 0; i < count; i++) {
+        const enum dgl_status each = dgl_token_bytes(log_of_world, tok, ids[i], &out, &len);
+        FUZZ_CHECK((each == DGL_OK) == (out != NULL));
+        dgl_free(out);
+    }
     return status;
 }
 
@@ -614,6 +624,8 @@ static enum dgl_status call_generate(struct dgl_str in)
     params.prompt = text(&in);
     params.num_ids = id_list(&in, ids);
     params.ids = params.num_ids ? ids : NULL;
+    params.stop_ids = params.ids;
+    params.num_stop_ids = params.num_ids;
     enum dgl_status status = dgl_generate(params.ids ? world.ids : world.text, &params, &result);
     dgl_generate_result_finish(&result);
     return status;
@@ -722,6 +734,9 @@ static enum dgl_status call_batch(struct dgl_str in)
     params.ids = params.num_ids ? ids : NULL;
     params.shown = params.ids;
     params.num_shown = params.num_ids;
+    params.stop_ids = params.ids;
+    params.num_stop_ids = params.num_ids;
+    params.no_reuse = flags & 8;
     if (status == DGL_OK)
         status = dgl_batch_submit(batch, &params, &first);
     if (status == DGL_OK)

@@ -55,6 +55,7 @@ struct serve_request {
     bool continue_implied;      /* only because the last message is an assistant's */
     bool add_generation_prompt; /* chat: the prompt ends with the start of a message */
     const char *effort;         /* chat: reasoning_effort, or NULL */
+    bool cache_prompt;          /* false: the whole prompt is evaluated */
     bool parallel_calls;        /* an answer may have more than one call */
     bool keep_reasoning;        /* reasoning is part of the content */
     bool stream, include_usage, ignore_eos, logprobs, seeded;
@@ -66,6 +67,9 @@ struct serve_request {
     struct dgl_sampling sampling;
     const char **stop;
     size_t num_stop;
+    const int32_t *stop_ids; /* [num_stop_ids] */
+    size_t num_stop_ids;
+    char unknown[256]; /* names of fields that were ignored because no list has them */
 };
 
 /* Values of fields that a request omits. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "loader/gguf/gguf_file.h"
+#include "loader/gguf/gguf_sampling.h"
 #include "tests/support/gguf_build.h"
 
 /* ---- small files to start from ---- */
@@ -652,9 +653,53 @@ static void wrong_types_of_values_are_named(void **state)
     dgl_buf_finish(&bytes);
 }
 
+/* The keys become a generation_config.json, and that becomes the same keys. */
+static void sampling_values_go_there_and_back(void **state)
+{
+    static const char want[] = "{\n  \"temperature\": 0,\n  \"top_k\": 40,\n  \"top_p\": 0.95,\n"
+                               "  \"mirostat\": 2\n}\n";
+    static const char off[] = "{\"do_sample\": false, \"temperature\": 0.6, \"top_k\": -1}";
+    struct gguf_build b = {0};
+    struct gguf_writer w = {0};
+    struct dgl_buf bytes = {0}, json = {0};
+    struct gguf_file file;
+    (void)state;
+    gb_str(&b, "general.architecture", "llama");
+    gb_f32(&b, "general.sampling.temp", 0);
+    gb_u32(&b, "general.sampling.top_k", 40);
+    gb_f32(&b, "general.sampling.top_p", 0.95f);
+    gb_u32(&b, "general.sampling.mirostat", 2);
+    gb_finish(&b, &bytes);
+    assert_int_equal(parse(NULL, &bytes, &file), DGL_OK);
+    assert_int_equal(gguf_sampling_read(NULL, &file, &json), DGL_OK);
+    dgl_buf_append(&json, "", 1);
+    assert_string_equal(json.p, want);
+    assert_int_equal(gguf_sampling_write(NULL, "t", json.p, json.len - 1, &w), DGL_OK);
+    assert_int_equal(w.num_keys, 4);
+    assert_non_null(memmem(w.keys.p, w.keys.len, "general.sampling.mirostat", 25));
+    dgl_buf_finish(&w.keys);
+    w = (struct gguf_writer){0};
+    assert_int_equal(gguf_sampling_write(NULL, "t", off, strlen(off), &w), DGL_OK);
+    assert_int_equal(w.num_keys, 2); /* a temperature of 0, and top_k */
+    dgl_buf_finish(&w.keys);
+    gguf_file_finish(&file);
+    dgl_buf_finish(&bytes);
+    /* A file without the keys. */
+    json.len = 0;
+    gb_str(&b, "general.architecture", "llama");
+    gb_finish(&b, &bytes);
+    assert_int_equal(parse(NULL, &bytes, &file), DGL_OK);
+    assert_int_equal(gguf_sampling_read(NULL, &file, &json), DGL_OK);
+    assert_int_equal(json.len, 0);
+    gguf_file_finish(&file);
+    dgl_buf_finish(&bytes);
+    dgl_buf_finish(&json);
+}
+
 int main(void)
 {
     const struct CMUnitTest good[] = {
+        cmocka_unit_test(sampling_values_go_there_and_back),
         cmocka_unit_test(reads_keys_and_tensors),
         cmocka_unit_test(accepts_version_2_and_other_alignment),
         cmocka_unit_test(wrong_types_of_values_are_named),

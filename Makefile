@@ -201,8 +201,9 @@ packages:
 $(BUILD)/dopplergl: $(TOOL_OBJ) $(BUILD)/libinternal.a
 	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS) $(LDLIBS)
 
-$(BUILD)/obj/tools/bench/bench_report.o: CPPFLAGS += -DDGL_COMMIT='"$(COMMIT)"'
-$(BUILD)/obj/tools/bench/bench_report.o: $(BUILD)/gen/commit
+COMMIT_OBJ := $(BUILD)/obj/tools/bench/bench_report.o $(BUILD)/obj/tools/serve/serve_metrics.o
+$(COMMIT_OBJ): CPPFLAGS += -DDGL_COMMIT='"$(COMMIT)"'
+$(COMMIT_OBJ): $(BUILD)/gen/commit
 $(BUILD)/gen/commit: always
 	@mkdir -p $(@D)
 	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' > $@

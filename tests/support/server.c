@@ -58,6 +58,7 @@ void server_start_with(struct server *s, const struct server_params *params)
     fflush(NULL);
     s->pid = fork();
     if (s->pid == 0) {
+        dup2(pipes[1], STDOUT_FILENO);
         dup2(pipes[1], STDERR_FILENO);
         close(pipes[0]);
         close(pipes[1]);

@@ -9,9 +9,9 @@
 
 struct server {
     pid_t pid;
-    int err; /* its standard error */
+    int err; /* its standard output and standard error */
     int port;
-    struct dgl_buf said; /* of that, so far */
+    struct dgl_buf said; /* of these, so far */
 };
 
 /* Starts the server on a free port with these arguments after "serve --device any --port 0", ended

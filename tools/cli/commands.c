@@ -306,14 +306,14 @@ const struct command commands[] = {
      "`/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`, `/v1/models`, `/tokenize`, "
      "`/detokenize`, `/health`, `/metrics`: [server.md](server.md) describes their fields, "
      "limits and errors. `listening on http://HOST:PORT` is printed to standard error once the "
-     "model can answer. After that, standard error is the access log, with a JSON object per "
-     "request.\n\n"
+     "model can answer. Standard output is the access log, with a JSON object per request.\n\n"
      "Several requests are answered at once (`--parallel`), each with the same tokens as alone "
      "(except for near ties: server.md); other requests wait. `-c` is the context of each "
      "request. The common beginning of their prompts is computed once. SIGTERM ends the server "
      "after the accepted requests are answered, with exit code 0. If a second SIGTERM arrives, "
-     "the server ends at once (130). Ctrl-C works like SIGTERM, with exit code 130. SIGHUP reads "
-     "kernel files and hints again; if one of them fails, all changes are dropped.",
+     "the server ends at once (130). Ctrl-C works like SIGTERM, with exit code 130. SIGHUP opens "
+     "--log-file again, and reads kernel files and hints again; if one of them fails, all changes "
+     "are dropped.",
      0, 0, command_serve, command_serve_check, NULL},
     {"tune", "[-m MODEL] [options]", "Find the fastest kernels for a model on this device",
      "For each operation of the model that has a choice, this command measures the available "

@@ -175,8 +175,9 @@ static const struct option table[] = {
           "of the machine see command lines"),
     VALUE("serve", 0, "api-key-file", "FILE", PATH, api_key_file,
           "a key in each line; a client may use any of them"),
-    VALUE("serve", 0, "alias", "NAME", PATH, alias,
-          "the model's name for clients (default: from its path)"),
+    VALUE("serve", 0, "alias", "NAME,NAME", PATHS, alias,
+          "the model's names for clients; answers have the first; may be repeated (default: from "
+          "its path)"),
     NUMBER("serve", 0, "timeout", "S", I32, timeout, 1, 86400,
            "seconds that a client may take to send a request, or to read any part of an answer "
            "(default: 600)"),
@@ -190,7 +191,11 @@ static const struct option table[] = {
     NUMBER("serve", 0, "drain-timeout", "S", I32, drain_timeout, 0, 86400,
            "seconds in which requests may end after SIGTERM (default: 30)"),
     VALUE("serve", 0, "log-file", "FILE", PATH, log_file,
-          "access log, a JSON object per line, appended (default: standard error, without -q)"),
+          "access log, a JSON object per line, appended; opened again after SIGHUP; - is standard "
+          "output (default: standard output, without -q)"),
+    VALUE("serve", 0, "trust-proxy", "ADDRESS", PATHS, trust_proxy,
+          "address of a proxy whose X-Forwarded-For names the client, or a net "
+          "(10.0.0.0/8), or `unix` for clients of a Unix socket; may be repeated"),
     VALUE("serve", 0, "cors", "ORIGIN", PATH, cors,
           "web pages of this origin may send requests and read answers; * allows every origin "
           "(default: pages of this server alone)"),

@@ -80,9 +80,10 @@ struct options {
     int32_t prompt_tokens, depth, batch, ubatch, repetitions, warmup, threads, shard_mib, stride;
     int32_t seconds;
     /* serve */
-    const char *host, *alias, *api_key, *api_key_file, *log_file, *pooling, *cors;
+    const char *host, *api_key, *api_key_file, *log_file, *pooling, *cors;
     int32_t port, parallel, queue, timeout, max_body, max_connections, drain_timeout,
         sse_ping_interval;
+    struct option_strs alias, trust_proxy;
     bool insecure;
     /* bench serve */
     double rate, duration, slo_ttft, slo_itl;

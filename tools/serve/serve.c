@@ -119,6 +119,11 @@ bool command_serve_check(const struct options *opt)
     if (opt->api_key && !is_sendable(dgl_str_trim(dgl_str_of(opt->api_key))))
         return console_refuse(
             "--api-key: the key has a control character, which no client can send");
+    for (size_t i = 0; i < opt->trust_proxy.count; i++)
+        if (!serve_client_is_net(opt->trust_proxy.item[i]))
+            return console_refuse("--trust-proxy %s: wanted an IP address, a net such as "
+                                  "10.0.0.0/8, or unix",
+                                  DGL_PRINTABLE(opt->trust_proxy.item[i]));
     return watch_check(opt);
 }
 
@@ -167,13 +172,37 @@ static bool read_keys(struct serve *s, const struct dgl_log *log)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Sets the model's name for clients: the name of the file or folder, or org/name as given. */
-static void name_model(struct serve *s)
+/* Adds the names of --alias, separated by commas. */
+static enum dgl_status add_aliases(struct serve *s)
+{
+    const struct option_strs *given = &s->opt->alias;
+    for (size_t i = 0; i < given->count; i++) {
+        struct dgl_str rest = dgl_str_of(given->item[i]), name;
+        while (rest.len > 0 && dgl_str_split(&rest, ',', &name)) {
+            name = dgl_str_trim(name);
+            if (name.len == 0 || serve_has_name(s, name))
+                continue;
+            if (s->num_names == OPTIONS_MAX_STRS || name.len >= sizeof(s->model_name)) {
+                console_error("--alias: more than %d names, or one of more than %zu bytes",
+                              OPTIONS_MAX_STRS, sizeof(s->model_name) - 1);
+                return DGL_ERR_INVALID_ARG;
+            }
+            s->names[s->num_names++] = name;
+        }
+    }
+    return DGL_OK;
+}
+
+/* Sets the model's names for clients: --alias, else the name of the file or folder, or org/name as
+ * given. */
+static enum dgl_status name_model(struct serve *s)
 {
     const char *path = dgl_model_get_info(s->engine.model)->path;
     const char *given = s->opt->model ? s->opt->model : path;
-    struct dgl_str name = dgl_str_of(s->opt->alias ? s->opt->alias : given);
-    if (!s->opt->alias && dgl_path_exists(given)) {
+    struct dgl_str name = dgl_str_of(given);
+    enum dgl_status status = DGL_OK;
+    TRY(add_aliases(s));
+    if (s->num_names == 0 && dgl_path_exists(given)) {
         while (name.len > 1 && name.p[name.len - 1] == '/')
             name.len--;
         for (size_t i = name.len; i > 0; i--)
@@ -184,7 +213,53 @@ static void name_model(struct serve *s)
         if (dgl_str_ends(name, ".gguf") && name.len > 5)
             name.len -= 5;
     }
-    snprintf(s->model_name, sizeof(s->model_name), "%.*s", (int)name.len, name.p);
+    if (s->num_names == 0)
+        s->names[s->num_names++] = name;
+    snprintf(s->model_name, sizeof(s->model_name), "%.*s", (int)s->names[0].len, s->names[0].p);
+done:
+    return status;
+}
+
+bool serve_has_name(const struct serve *s, struct dgl_str name)
+{
+    for (size_t i = 0; i < s->num_names; i++)
+        if (name.len == s->names[i].len && memcmp(name.p, s->names[i].p, name.len) == 0)
+            return true;
+    return false;
+}
+
+/* Sets the labels of the metric with the model's properties. */
+static void label_model(struct serve *s)
+{
+    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    struct dgl_buf labels = {0};
+    serve_metrics_label(&labels, "model", s->model_name);
+    serve_metrics_label(&labels, "family", info->family);
+    serve_metrics_label(&labels, "quantization", info->quantization);
+    serve_metrics_label(&labels, "device", dgl_device_get_info(s->engine.device)->renderer);
+    pthread_mutex_lock(&s->metrics.lock);
+    s->metrics.model = labels;
+    pthread_mutex_unlock(&s->metrics.lock);
+}
+
+/* Prints what is served, in one line. */
+static void note_model(const struct serve *s, double load_seconds)
+{
+    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    const struct dgl_batch_info *batch = &s->metrics.batch;
+    const struct dgl_memory *memory = &s->metrics.memory;
+    struct dgl_buf line = {0};
+    dgl_buf_printf(&line, "model %s (%s, %s, weights ", s->model_name, info->family,
+                   info->quantization);
+    dgl_buf_bytes(&line, memory->weight_bytes);
+    dgl_buf_printf(&line, "), context %d tokens, %d sequence%s, KV cache up to ", batch->context,
+                   batch->sequences, batch->sequences == 1 ? "" : "s");
+    dgl_buf_bytes(&line, memory->kv_bytes * (uint64_t)batch->sequences);
+    dgl_buf_printf(&line, " (%s), loaded in %.1f s", s->opt->kv_type ? s->opt->kv_type : "f16",
+                   load_seconds);
+    if (!line.failed)
+        console_note(&s->engine.console, "%s", line.p);
+    dgl_buf_finish(&line);
 }
 
 /* Values of omitted fields: OpenAI's defaults, then the model's own. */
@@ -234,13 +309,14 @@ static enum dgl_status open_model(struct serve *s)
     s->sampling = openai_sampling;
     TRY(dgl_model_sampling(s->engine.model, &s->sampling));
     TRY(open_template(s));
-    name_model(s);
+    TRY(name_model(s));
     dgl_batch_get_info(s->batch, &info);
     serve_metrics_batch(&s->metrics, &info);
     s->most_choices = (size_t)info.sequences + (size_t)info.queue;
     dgl_session_estimate(s->engine.model,
                          dgl_session_params(.context = info.context, .chunk = s->opt->ubatch),
                          &s->metrics.memory);
+    label_model(s);
 done:
     return status;
 }
@@ -316,12 +392,14 @@ static int serve_run(struct serve *s)
         pthread_join(looker, NULL);
         return EXIT_FAILED;
     }
+    const uint64_t start = dgl_now_ns();
     enum dgl_status status = open_model(s);
     if (status == DGL_OK)
         status = answer_first(s);
     if (status == DGL_OK) {
         catch_signals(true);
         atomic_store(&s->ready, true);
+        note_model(s, (double)(dgl_now_ns() - start) * 1e-9);
         console_say("listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
                     (unsigned)port);
         if (!s->opt->json || print_address(s, host, port))
@@ -354,6 +432,7 @@ int command_serve(const struct options *opt)
 {
     struct serve s = {.opt = opt, .log_fd = -1};
     pthread_mutex_init(&s.lock, NULL);
+    pthread_mutex_init(&s.log_lock, NULL);
     pthread_mutex_init(&s.metrics.lock, NULL);
     pthread_cond_init(&s.wake, NULL);
     pthread_cond_init(&s.large, NULL);
@@ -367,6 +446,7 @@ int command_serve(const struct options *opt)
     for (size_t i = 0; i < s.num_keys; i++)
         free(s.keys[i]);
     free(s.keys);
+    dgl_buf_finish(&s.metrics.model);
     serve_page_close(&s);
     serve_log_close(&s);
     return code;

@@ -53,6 +53,7 @@ struct serve_choice {
     struct serve_call *calls; /* [num_calls] of a whole answer */
     size_t num_calls, cap_calls;
     bool enough;        /* the answer has its only call: parallel calls are not allowed */
+    uint64_t submit_ns; /* time when it was submitted to the batch */
     uint64_t last_ns;   /* time of the last token */
     size_t num_tokens;  /* tokens so far */
     const char *finish; /* OpenAI's finish_reason; static */
@@ -63,6 +64,20 @@ struct serve_embedding {
     size_t prompt, done; /* finished prompts; evaluated tokens of the next prompt */
     float *rows;         /* [num_prompts, hidden], normalised */
     double *sum;         /* [hidden], sum over the evaluated tokens of the next prompt */
+};
+
+/* Bytes of a request id, with the NUL. */
+#define SERVE_ID_BYTES 65
+
+/* Facts about a request for its line in the access log. */
+struct serve_facts {
+    int key;                    /* number of the client's key, from 1; 0 if none is required */
+    char proxy[64];             /* address of the trusted proxy that sent it, or "" */
+    char error[256], param[96]; /* reason of a refusal or failure, or "" */
+    const char *code;           /* static; of the error, or NULL */
+    uint64_t job_ns;            /* time when the engine's job was made */
+    uint64_t wait_ns;           /* from there until an answer started; UINT64_MAX: none did */
+    uint64_t first_token_ns;    /* time of the first token; 0 if there was none */
 };
 
 enum serve_state {
@@ -95,12 +110,15 @@ struct serve_exchange {
     uint64_t told_ns; /* time when `out` last grew */
     /* Owned by the HTTP thread: */
     char method[12], path[128], client[64], origin[128];
+    char id[SERVE_ID_BYTES]; /* of the request: the client's X-Request-Id, or a new one */
+    size_t route;            /* for serve_metrics_request() */
     struct dgl_buf body;
     uint64_t announced; /* bytes of the body, or 0 if unknown */
     bool discards;      /* the body is discarded, because the answer is known */
     bool closes;        /* the answer closes the connection: the request's end is uncertain */
-    uint64_t start_ns, end_ns;
-    time_t end_time;
+    uint64_t start_ns, body_ns, end_ns; /* head, end of the body, end of the answer */
+    struct timespec end_time;
+    struct serve_facts facts; /* protected by `lock` */
     /* Owned by the engine from EXCHANGE_WAITS on: */
     struct serve_request request;
     int32_t *prompt_ids;          /* [ends[num_prompts - 1]], one prompt after the other */
@@ -121,9 +139,11 @@ struct serve {
     int32_t shown[DGL_REPLY_TOKENS_MAX]; /* special tokens that the template's answers need */
     size_t num_shown;
     struct dgl_batch *batch;
-    struct dgl_session *embedder; /* created at the first request for embeddings */
-    struct dgl_sampling sampling; /* defaults of requests */
-    char model_name[256];
+    struct dgl_session *embedder;           /* created at the first request for embeddings */
+    struct dgl_sampling sampling;           /* defaults of requests */
+    char model_name[256];                   /* in answers: the first of its names */
+    struct dgl_str names[OPTIONS_MAX_STRS]; /* [num_names], all names that requests may use */
+    size_t num_names;
     size_t most_choices;            /* largest number of choices of one request */
     struct serve_exchange *running; /* the engine's jobs, by next_job; owns a reference each */
     struct serve_metrics metrics;
@@ -132,7 +152,9 @@ struct serve {
     /* [num_keys], each of which is accepted. If there are none, no key is required. */
     char **keys;
     size_t num_keys;
-    int log_fd; /* access log, or -1 */
+    int log_fd; /* access log, or -1; protected by log_lock */
+    pthread_mutex_t log_lock;
+    bool log_drops; /* a reader of the log was too slow, and a line about it was printed */
     pthread_mutex_t lock;
     pthread_cond_t wake;  /* wakes the engine */
     pthread_cond_t large; /* wakes the thread that reads large bodies */
@@ -179,6 +201,12 @@ void serve_http_look(struct serve *s);
 /* Returns false after an error line if the file cannot be opened. */
 bool serve_log_open(struct serve *s);
 void serve_log_close(struct serve *s);
+/* Opens --log-file again, after another program has renamed it. If that fails, the old file stays
+ * in use after an error line. */
+void serve_log_reopen(struct serve *s);
+/* Keeps the reason of a refusal or failure for the line of the exchange. The caller must hold the
+ * exchange's lock. */
+void serve_log_note_error(struct serve_exchange *ex, const struct serve_error *error);
 /* Writes the line of an exchange. Call it when the last reference is dropped: only then is the
  * number of tokens known if the client left. */
 void serve_log_write(const struct serve_exchange *ex);
@@ -205,9 +233,13 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over);
 int serve_engine_run(struct serve *s);
 /* Releases requests that will not be answered. The batch must be gone. */
 void serve_engine_drop(struct serve *s);
+/* Returns true for an address, ADDRESS/BITS, or "unix": a value of --trust-proxy. */
+bool serve_client_is_net(const char *text);
 /* Returns true if the address, or the default if it is NULL, can only be reached from this
  * machine. */
 bool serve_is_loopback(const char *host);
+/* Returns true if clients may call the model so. */
+bool serve_has_name(const struct serve *s, struct dgl_str name);
 /* Return the number of signals received so far: SIGINT and SIGTERM; SIGHUP. */
 int serve_signals(void);
 int serve_hangups(void);

@@ -56,10 +56,13 @@ void serve_exchange_answer(struct serve_exchange *ex, int status)
 
 void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *error)
 {
+    struct serve_error named = *error;
+    named.request_id = ex->id;
+    serve_log_note_error(ex, error);
     dgl_buf_finish(&ex->out);
     ex->content_type = "application/json";
     ex->retry = error->status == 503;
-    serve_error_write(error, &ex->out);
+    serve_error_write(&named, &ex->out);
     serve_exchange_answer(ex, error->status);
 }
 
@@ -107,11 +110,13 @@ static bool take_token(void *priv, const struct dgl_token *token)
     struct serve_exchange *ex = c->exchange;
     const uint64_t now = dgl_now_ns();
     const bool first = c->last_ns == 0;
-    serve_metrics_token(&ex->server->metrics, first,
-                        (double)(now - (first ? ex->start_ns : c->last_ns)) * 1e-9);
+    serve_metrics_add(&ex->server->metrics, first ? HISTOGRAM_FIRST_TOKEN : HISTOGRAM_NEXT_TOKEN,
+                      (double)(now - (first ? ex->body_ns : c->last_ns)) * 1e-9);
     c->last_ns = now;
     c->num_tokens++;
     pthread_mutex_lock(&ex->lock);
+    if (ex->facts.first_token_ns == 0)
+        ex->facts.first_token_ns = now;
     bool ok = !ex->gone && !ex->finished;
     if (ok && ex->request.logprobs) {
         ok = dgl_grow((void **)&c->logprobs, &c->cap_logprobs, c->num_logprobs + 1,
@@ -168,6 +173,15 @@ static void take_end(void *priv, const struct dgl_request_result *result)
         ex->reused_tokens += result->num_reused;
     }
     ex->tokens += result->num_tokens;
+    const uint64_t wait_ns = c->submit_ns - ex->facts.job_ns + result->wait_ns;
+    if (wait_ns < ex->facts.wait_ns)
+        ex->facts.wait_ns = wait_ns;
+    serve_metrics_add(&ex->server->metrics, HISTOGRAM_QUEUE, (double)wait_ns * 1e-9);
+    serve_metrics_add(&ex->server->metrics, HISTOGRAM_PROMPT_TOKENS,
+                      (double)result->num_prompt_ids);
+    serve_metrics_add(&ex->server->metrics, HISTOGRAM_ANSWER_TOKENS, (double)result->num_tokens);
+    serve_metrics_add(&ex->server->metrics, HISTOGRAM_ANSWER,
+                      (double)(dgl_now_ns() - ex->body_ns) * 1e-9);
     if (!ex->gone && !ex->finished && result->status == DGL_OK && c->reply && !c->enough)
         dgl_reply_end(c->reply);
     const bool heard = !ex->gone && !ex->finished;
@@ -231,6 +245,7 @@ static void start_job(struct serve_exchange *ex)
                                .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,
                                .priv = c),
             &c->id));
+        c->submit_ns = dgl_now_ns();
     }
 done:
     s->engine.console.log.error = NULL;
@@ -387,6 +402,7 @@ int serve_engine_run(struct serve *s)
             watch_idle(watch);
         if (serve_hangups() != hangups) {
             hangups = serve_hangups();
+            serve_log_reopen(s);
             reload_kernels(s, watch);
         }
         if (serve_signals() == 0)

@@ -35,6 +35,23 @@ static const struct route *route_of(const char *path)
     return strncmp(path, SERVE_MODEL_PATH, strlen(SERVE_MODEL_PATH)) == 0 ? &model_route : NULL;
 }
 
+#define NUM_ROUTES (sizeof(routes) / sizeof(routes[0]))
+_Static_assert(NUM_ROUTES + 2 == SERVE_ROUTES,
+               "a counter of each path, of a model's and of others");
+
+size_t serve_head_route(const char *path)
+{
+    const struct route *route = route_of(path);
+    return !route ? NUM_ROUTES + 1 : route == &model_route ? NUM_ROUTES : (size_t)(route - routes);
+}
+
+const char *serve_head_route_name(size_t route)
+{
+    return route < NUM_ROUTES    ? routes[route].path
+           : route == NUM_ROUTES ? SERVE_MODEL_PATH "NAME"
+                                 : "other";
+}
+
 static size_t scheme_len(const char *target)
 {
     const size_t len = strncasecmp(target, "http", 4) == 0 ? 4 : 0;
@@ -48,11 +65,12 @@ size_t serve_head_before_path(const char *target)
     return scheme ? scheme + strcspn(target + scheme, "/") : 0;
 }
 
-static bool has_key(const struct serve *s, const char *authorization)
+/* Returns the number of the key that was sent, from 1, or 0 if it is missing or wrong. */
+static int key_of(const struct serve *s, const char *authorization)
 {
-    bool found = false;
+    size_t found = 0;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
-        return false;
+        return 0;
     /* Removes blanks around the value of a header; libmicrohttpd leaves those at its end. */
     const struct dgl_str given = dgl_str_trim(dgl_str_of(authorization + 7));
     /* The time depends only on the length of the given key, not on how many of its bytes are
@@ -63,9 +81,9 @@ static bool has_key(const struct serve *s, const char *authorization)
         unsigned char differs = len != given.len;
         for (size_t i = 0; i < given.len; i++)
             differs |= (unsigned char)(given.p[i] ^ key[len ? i % len : 0]);
-        found |= !differs;
+        found = differs || found ? found : k + 1;
     }
-    return found;
+    return (int)found;
 }
 
 /* The host of "HOST:PORT" or "[HOST]:PORT". */
@@ -280,6 +298,9 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
                         : gets ? "GET, HEAD, OPTIONS"
                                : "POST, OPTIONS";
     struct serve_error error = {0};
+    if (s->num_keys > 0)
+        ex->facts.key =
+            key_of(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"));
     const char *foreign =
         why_foreign(s, host, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
     if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
@@ -304,8 +325,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
         serve_exchange_answer(ex, 204);
         return;
     }
-    if (s->num_keys > 0 && !(route && route->open) &&
-        !has_key(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"))) {
+    if (s->num_keys > 0 && !(route && route->open) && ex->facts.key == 0) {
         serve_refuse(&error, 401, NULL,
                      "a key is wanted: the header Authorization with Bearer and the key");
         error.code = "invalid_api_key";

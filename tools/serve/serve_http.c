@@ -19,18 +19,6 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size)
-{
-    const union MHD_ConnectionInfo *info =
-        mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    out[0] = '\0';
-    if (info && getnameinfo(info->client_addr,
-                            info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                                                     : sizeof(struct sockaddr_in),
-                            out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
-        out[0] = '\0';
-}
-
 static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connection *connection,
                                              const char *target, const char *method)
 {
@@ -50,7 +38,10 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
     snprintf(ex->path, sizeof(ex->path), "%s", before && !target[before] ? "/" : target + before);
     snprintf(ex->method, sizeof(ex->method), "%s", method);
     snprintf(ex->origin, sizeof(ex->origin), "%s", origin ? origin : "");
-    serve_http_name_client(connection, ex->client, sizeof(ex->client));
+    serve_client_name(ex, connection, true);
+    serve_client_identify(connection, ex->id);
+    ex->route = serve_head_route(ex->path);
+    ex->facts.wait_ns = UINT64_MAX;
     if (link)
         link->asked = true;
     atomic_fetch_add(&s->active, 1);
@@ -124,6 +115,8 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
         *len = 0;
     } else {
         ex->sent = 0;
+        if (ex->body_ns == 0) /* called again after a wait */
+            ex->body_ns = dgl_now_ns();
         if (ex->state == EXCHANGE_RECEIVES) {
             struct serve_link *link = serve_link_of(connection);
             if (link)
@@ -166,16 +159,17 @@ static void complete(void *priv, struct MHD_Connection *connection, void **of_re
     pthread_mutex_lock(&ex->lock);
     ex->connection = NULL;
     ex->end_ns = dgl_now_ns();
-    ex->end_time = time(NULL);
+    clock_gettime(CLOCK_REALTIME, &ex->end_time);
     if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         serve_exchange_leave(ex);
-    serve_metrics_request(&s->metrics, ex->status);
+    serve_metrics_request(&s->metrics, ex->route, ex->status);
     pthread_mutex_unlock(&ex->lock);
     atomic_fetch_sub(&s->active, 1);
     serve_exchange_unref(ex);
 }
 
-void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status)
+void serve_http_refused(struct serve *s, struct MHD_Connection *connection,
+                        const struct serve_error *error)
 {
     struct serve_exchange *ex;
     pthread_mutex_lock(&s->lock);
@@ -184,14 +178,18 @@ void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int 
     pthread_mutex_unlock(&s->lock);
     if (ex) { /* MHD completes it */
         pthread_mutex_lock(&ex->lock);
-        ex->status = status;
+        ex->status = error->status;
+        serve_log_note_error(ex, error);
+        snprintf(ex->id, sizeof(ex->id), "%s", error->request_id);
         pthread_mutex_unlock(&ex->lock);
         return;
     }
     ex = begin_exchange(s, connection, "", "");
     if (ex) {
         void *of_request = ex;
-        ex->status = status;
+        ex->status = error->status;
+        serve_log_note_error(ex, error);
+        snprintf(ex->id, sizeof(ex->id), "%s", error->request_id);
         complete(s, connection, &of_request, MHD_REQUEST_TERMINATED_WITH_ERROR);
     }
 }

@@ -50,9 +50,22 @@ bool serve_link_look(struct serve *s);
 /* Marks an exchange whose client left. The caller must hold the exchange's lock. */
 void serve_exchange_leave(struct serve_exchange *ex);
 
-void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size);
-/* Counts and logs a request that libmicrohttpd refused with this status. */
-void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status);
+/* Counts and logs a request that libmicrohttpd refused with this error, whose request_id is set. */
+void serve_http_refused(struct serve *s, struct MHD_Connection *connection,
+                        const struct serve_error *error);
+
+/* Sets the address of the client: that of the connection, or if a trusted proxy sent the request,
+ * the nearest address of X-Forwarded-For that is no trusted proxy. The connection's address is then
+ * in ex->facts.proxy. `head`: the headers were received. */
+void serve_client_name(struct serve_exchange *ex, struct MHD_Connection *connection, bool head);
+/* Writes the X-Request-Id of the request if it has a usable one, else a new id. `connection` is
+ * NULL if no headers were received. */
+void serve_client_identify(struct MHD_Connection *connection, char id[SERVE_ID_BYTES]);
+/* Header with the id of a request. */
+#define SERVE_ID_HEADER "X-Request-Id"
+
+/* Returns the number of a path's route. Paths without a route share the last one. */
+size_t serve_head_route(const char *path);
 
 /* Returns the length of a request's target before its path: 0, or a scheme and a host, which
  * clients of proxies send. */

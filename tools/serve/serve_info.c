@@ -39,11 +39,11 @@ static bool refuse_unready(struct serve_exchange *ex)
     return !ready;
 }
 
-static void write_model(const struct serve *s, struct dgl_json_writer *w)
+static void write_model(const struct serve *s, struct dgl_str name, struct dgl_json_writer *w)
 {
     const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
     dgl_jw_object(w);
-    dgl_jw_field_cstr(w, "id", s->model_name);
+    dgl_jw_field_str(w, "id", name);
     dgl_jw_field_cstr(w, "object", "model");
     dgl_jw_field_i64(w, "created", 0);
     dgl_jw_field_cstr(w, "owned_by", "dopplergl");
@@ -65,7 +65,8 @@ void serve_info_models(struct serve_exchange *ex)
     dgl_jw_object(&w);
     dgl_jw_field_cstr(&w, "object", "list");
     dgl_jw_field_array(&w, "data");
-    write_model(ex->server, &w);
+    for (size_t i = 0; i < ex->server->num_names; i++)
+        write_model(ex->server, ex->server->names[i], &w);
     dgl_jw_end_array(&w);
     dgl_jw_end_object(&w);
     serve_exchange_answer(ex, 200);
@@ -78,8 +79,8 @@ void serve_info_model(struct serve_exchange *ex)
     struct serve_error error;
     if (refuse_unready(ex))
         return;
-    if (strcmp(name, ex->server->model_name) == 0) {
-        write_model(ex->server, &w);
+    if (serve_has_name(ex->server, dgl_str_of(name))) {
+        write_model(ex->server, dgl_str_of(name), &w);
         serve_exchange_answer(ex, 200);
         return;
     }

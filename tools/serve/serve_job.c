@@ -151,8 +151,9 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
                                                    : "the model is being loaded");
     if (!serve_request_read(kind, &s->sampling, body, ex->body.len, r, error))
         return false;
-    if (r->model.len > 0 && !dgl_str_eq(r->model, s->model_name) &&
-        (s->opt->alias || !dgl_str_eq(r->model, dgl_model_get_info(s->engine.model)->path))) {
+    if (r->model.len > 0 && !serve_has_name(s, r->model) &&
+        (s->opt->alias.count > 0 ||
+         !dgl_str_eq(r->model, dgl_model_get_info(s->engine.model)->path))) {
         serve_refuse(error, 404, "model", "the model '%.*s' does not exist, '%s' does",
                      (int)(r->model.len < 128 ? r->model.len : 128), r->model.p, s->model_name);
         error->code = "model_not_found";
@@ -196,6 +197,7 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     const bool over = s->over;
     if (!over) {
         ex->state = EXCHANGE_WAITS;
+        ex->facts.job_ns = dgl_now_ns();
         atomic_fetch_add(&ex->refs, 1);
         *(s->last_job ? &s->last_job->next_job : &s->first_job) = ex;
         s->last_job = ex;

@@ -23,16 +23,16 @@ struct serve_link *serve_link_of(struct MHD_Connection *connection)
 /* libmicrohttpd closes a connection without a first line of HTTP, and does not report it. */
 static void log_no_request(const struct serve_link *link, struct MHD_Connection *connection)
 {
-    struct serve_exchange ex = {.server = link->server,
-                                .start_ns = atomic_load(&link->since_ns),
-                                .end_ns = dgl_now_ns(),
-                                .end_time = time(NULL)};
+    struct serve_exchange ex = {
+        .server = link->server, .start_ns = atomic_load(&link->since_ns), .end_ns = dgl_now_ns()};
     struct tcp_info info = {0};
     socklen_t size = sizeof(info);
     if (link->asked || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
         info.tcpi_data_segs_in == 0)
         return;
-    serve_http_name_client(connection, ex.client, sizeof(ex.client));
+    clock_gettime(CLOCK_REALTIME, &ex.end_time);
+    serve_client_name(&ex, connection, false);
+    serve_client_identify(NULL, ex.id);
     serve_log_write(&ex);
 }
 

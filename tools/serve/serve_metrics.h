@@ -8,6 +8,17 @@
 #include "core/dopplergl.h"
 
 #define METRICS_BUCKETS 12
+#define SERVE_ROUTES    12 /* counted paths, of serve_head_route_name() */
+
+enum serve_histogram_kind {
+    HISTOGRAM_FIRST_TOKEN, /* seconds */
+    HISTOGRAM_NEXT_TOKEN,  /* seconds */
+    HISTOGRAM_QUEUE,       /* seconds */
+    HISTOGRAM_ANSWER,      /* seconds */
+    HISTOGRAM_PROMPT_TOKENS,
+    HISTOGRAM_ANSWER_TOKENS,
+    HISTOGRAM_COUNT
+};
 
 struct serve_histogram {
     uint64_t count[METRICS_BUCKETS + 1];
@@ -17,18 +28,24 @@ struct serve_histogram {
 /* Thread-safety: any thread. */
 struct serve_metrics {
     pthread_mutex_t lock;
-    uint64_t requests[6];                           /* of HTTP, by the first digit of the status */
-    struct serve_histogram first_token, next_token; /* seconds */
-    struct dgl_batch_info batch;                    /* as of the engine's last step */
-    struct dgl_batch_info before;                   /* when the server became ready */
+    uint64_t requests[SERVE_ROUTES][6]; /* of HTTP, by path and the first digit of the status */
+    struct serve_histogram histograms[HISTOGRAM_COUNT];
+    struct dgl_batch_info batch;  /* as of the engine's last step */
+    struct dgl_batch_info before; /* when the server became ready */
     struct dgl_memory memory;
+    /* Labels of the info metrics: NAME="VALUE",...; set before the model can answer. */
+    struct dgl_buf model;
 };
 
-void serve_metrics_request(struct serve_metrics *m, int status);
-void serve_metrics_token(struct serve_metrics *m, bool first, double seconds);
+/* Name of a counted path. */
+const char *serve_head_route_name(size_t route);
+void serve_metrics_request(struct serve_metrics *m, size_t route, int status);
+void serve_metrics_add(struct serve_metrics *m, enum serve_histogram_kind kind, double value);
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info);
 /* Excludes the work of the batch until now from the counters. */
 void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info);
+/* Appends NAME="VALUE" to a list of labels. */
+void serve_metrics_label(struct dgl_buf *labels, const char *name, const char *value);
 void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out);
 
 #endif

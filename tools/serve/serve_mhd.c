@@ -60,12 +60,16 @@ MHD_queue_response(struct MHD_Connection *connection, unsigned status,
     struct dgl_buf body = {0}, out = {0};
     struct serve_error error;
     char rest[4096];
+    char id[SERVE_ID_BYTES];
     serve_refuse(&error, (int)status, NULL, "%s", why_refused(status));
+    serve_client_identify(connection, id);
+    error.request_id = id;
     serve_error_write(&error, &body);
-    dgl_buf_printf(&out,
-                   "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
-                   "Content-Length: %zu\r\n\r\n",
-                   status, mhd.get_reason_phrase_for(status), body.len);
+    dgl_buf_printf(
+        &out,
+        "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/json\r\n" SERVE_ID_HEADER
+        ": %s\r\nContent-Length: %zu\r\n\r\n",
+        status, mhd.get_reason_phrase_for(status), id, body.len);
     if (!body.failed)
         dgl_buf_append(&out, body.p, body.len);
     if (link && !body.failed && !out.failed) {
@@ -77,7 +81,7 @@ MHD_queue_response(struct MHD_Connection *connection, unsigned status,
         for (int i = 0; i < 64 && recv(link->fd, rest, sizeof(rest), MSG_DONTWAIT) > 0; i++)
             continue;
         shutdown(link->fd, SHUT_RDWR);
-        serve_http_refused(link->server, connection, (int)status);
+        serve_http_refused(link->server, connection, &error);
     }
     dgl_buf_finish(&body);
     dgl_buf_finish(&out);

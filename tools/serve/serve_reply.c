@@ -418,6 +418,8 @@ void serve_reply_fail(struct serve_exchange *ex, int status, const char *fmt, ..
         serve_exchange_refuse(ex, &error);
         return;
     }
+    serve_log_note_error(ex, &error);
+    error.request_id = ex->id;
     dgl_buf_puts(&ex->out, "data: ");
     serve_error_write(&error, &ex->out);
     ex->finished = true;

@@ -39,6 +39,8 @@ void serve_error_write(const struct serve_error *error, struct dgl_buf *out)
     dgl_jw_field_cstr(&w, "type", error->type);
     dgl_jw_field_cstr(&w, "param", error->param[0] ? error->param : NULL);
     dgl_jw_field_cstr(&w, "code", error->code);
+    if (error->request_id)
+        dgl_jw_field_cstr(&w, "request_id", error->request_id);
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);
 }

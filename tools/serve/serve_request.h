@@ -11,6 +11,7 @@
 struct serve_error {
     int status;
     const char *type, *code; /* static; a NULL code is written as null */
+    const char *request_id;  /* NULL is omitted */
     char param[96];          /* "" is written as null */
     char message[1024];
 };

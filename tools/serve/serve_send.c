@@ -63,6 +63,7 @@ enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connecti
             ex->out.len, ex->out.p ? (void *)ex->out.p : (void *)"", MHD_RESPMEM_PERSISTENT);
     if (!response)
         return MHD_NO;
+    add_header(response, SERVE_ID_HEADER, ex->id);
     if (ex->status != 204)
         add_header(response, "Content-Type", ex->content_type);
     if (ex->state == EXCHANGE_STREAMS) {
@@ -83,6 +84,7 @@ enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connecti
     if (allowed && ex->origin[0] &&
         (strcmp(allowed, "*") == 0 || strcmp(allowed, ex->origin) == 0)) {
         add_header(response, "Access-Control-Allow-Origin", allowed);
+        add_header(response, "Access-Control-Expose-Headers", SERVE_ID_HEADER);
         add_header(response, "Vary", "Origin");
         if (ex->allow && strcmp(ex->method, "OPTIONS") == 0) {
             add_header(response, "Access-Control-Allow-Methods", ex->allow);

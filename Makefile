@@ -47,10 +47,10 @@ SHARED  := libdopplergl.so.$(API)
 PKGS    := egl glesv2 libcjson libcrypto libpcre2-8 libutf8proc
 # Header-only dependencies, for the kernel's ioctls. Their libraries are neither linked nor loaded.
 HEADERS := libdrm
-# Only the command uses these; the library does not. libedit and its dependencies are linked statically. `serve` and
+# Only the command uses these; the library does not. zlib is linked. libedit and its dependencies are linked statically. `serve` and
 # `bench serve` load libmicrohttpd and libcurl at run time, so the other commands work if these are not installed.
-TOOL_PKGS := libedit libmicrohttpd libcurl
-TOOL_LIBS := -Wl,--export-dynamic-symbol=MHD_queue_response -Wl,-Bstatic -ledit -ltinfo -lbsd -lmd -Wl,-Bdynamic
+TOOL_PKGS := libedit libmicrohttpd libcurl zlib
+TOOL_LIBS := -Wl,--export-dynamic-symbol=MHD_queue_response -Wl,-Bstatic -ledit -ltinfo -lbsd -lmd -Wl,-Bdynamic -lz
 
 OPT      ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wundef -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror

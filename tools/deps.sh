@@ -8,7 +8,7 @@ have() {
 
 build='make pkg-config libc6-dev binutils libegl-dev libgles-dev libdrm-dev libcjson-dev libssl-dev
     libpcre2-dev libutf8proc-dev libedit-dev libmicrohttpd-dev libcurl4-openssl-dev
-    libvulkan-dev libcmocka-dev'
+    zlib1g-dev libvulkan-dev libcmocka-dev'
 run='libegl1 libgles2 libegl-mesa0 libgl1-mesa-dri libgbm1 mesa-vulkan-drivers'
 test='glslang-tools clang-format xz-utils'
 fuzz='clang libclang-rt-14-dev' # not installed unasked
@@ -26,7 +26,7 @@ if [ "$1" = fuzz ]; then
 fi
 
 if ! have dpkg-query; then
-    modules='egl glesv2 libdrm libcjson libcrypto libpcre2-8 libutf8proc libedit libmicrohttpd libcurl vulkan cmocka'
+    modules='egl glesv2 libdrm libcjson libcrypto libpcre2-8 libutf8proc libedit libmicrohttpd libcurl zlib vulkan cmocka'
     # shellcheck disable=SC2086
     have pkg-config && pkg-config --exists $modules && exit 0
     echo "deps: this is no Debian system; install a C compiler, make and what pkg-config calls: $modules" >&2

@@ -9,7 +9,7 @@ set -eu
 folder=$1 arch=$2
 [ -e "$folder/done" ] && exit 0
 packages='libc6-dev linux-libc-dev libegl-dev libgles-dev libdrm-dev libcjson-dev libssl-dev libpcre2-dev libutf8proc-dev libedit-dev
-    libmicrohttpd-dev libcurl4-openssl-dev libvulkan-dev libcmocka-dev
+    libmicrohttpd-dev libcurl4-openssl-dev zlib1g-dev libvulkan-dev libcmocka-dev
     libegl1 libgles2 libegl-mesa0 libgl1-mesa-dri libgbm1'
 command -v dpkg-architecture > /dev/null || {
     echo 'sysroot: dpkg-architecture is missing; on Debian, as root: apt-get install dpkg-dev' >&2

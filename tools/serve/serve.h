@@ -103,8 +103,9 @@ struct serve_exchange {
     bool finished;  /* `out` does not grow any more */
     int status;     /* HTTP status */
     const char *allow, *content_type;
-    const char *policy; /* Content-Security-Policy of a page */
-    bool retry;         /* send Retry-After */
+    const char *accepts; /* Accept-Encoding of the answer, or NULL */
+    const char *policy;  /* Content-Security-Policy of a page */
+    bool retry;          /* send Retry-After */
     struct dgl_buf out;
     size_t sent;      /* bytes of `out` that were sent */
     uint64_t told_ns; /* time when `out` last grew */
@@ -114,6 +115,7 @@ struct serve_exchange {
     size_t route;            /* for serve_metrics_request() */
     struct dgl_buf body;
     uint64_t announced; /* bytes of the body, or 0 if unknown */
+    bool gzip;          /* the body is compressed */
     bool discards;      /* the body is discarded, because the answer is known */
     bool closes;        /* the answer closes the connection: the request's end is uncertain */
     uint64_t start_ns, body_ns, end_ns; /* head, end of the body, end of the answer */
@@ -223,6 +225,9 @@ void serve_page_answer(struct serve_exchange *ex);
 /* Runs on an HTTP thread. Makes a job of the body of the exchange, or answers it at once. Leaves a
  * large body to the thread of serve_job_read_large(). The caller must hold the exchange's lock. */
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind);
+/* Replaces a compressed body by its contents, at most `most` bytes. Returns false and fills *error
+ * if it is refused. */
+bool serve_gzip_read(struct dgl_buf *body, size_t most, struct serve_error *error);
 /* Thread that reads large bodies until the server is stopping; `priv` is the server. */
 void *serve_job_read_large(void *priv);
 /* Runs one pass of a request for embeddings on the engine thread. Sets *over if the request was

@@ -268,14 +268,34 @@ static void refuse_framing(struct MHD_Connection *connection, const struct serve
         serve_refuse(error, 501, NULL, "the only supported transfer encoding is chunked");
 }
 
-/* Checks a host and port of a URL. HTTP has no user name here. */
+/* Checks HOST, HOST:PORT, [V6] or [V6]:PORT. HTTP has no user name here. */
 static bool is_authority(struct dgl_str name)
 {
-    static const char marks[] = "-._~!$&'()*+,;=:[]";
-    for (size_t i = 0; i < name.len; i++)
-        if (!isalnum((unsigned char)name.p[i]) && !strchr(marks, name.p[i]))
-            return false;
-    return name.len > 0 && name.p[0] != ':';
+    static const char marks[] = "-._~!$&'()*+,;=";
+    const bool v6 = name.len > 0 && name.p[0] == '[';
+    size_t i = v6;
+    while (i < name.len && (isalnum((unsigned char)name.p[i]) ||
+                            strchr(v6 ? ":." : marks, name.p[i] ? name.p[i] : ' ')))
+        i++;
+    if (i == (size_t)v6)
+        return false;
+    if (v6 && (i == name.len || name.p[i++] != ']'))
+        return false;
+    if (i < name.len && name.p[i++] != ':')
+        return false;
+    while (i < name.len && isdigit((unsigned char)name.p[i]))
+        i++;
+    return i == name.len;
+}
+
+/* Reads the Content-Encoding of the body. Returns false if it is not supported. */
+static bool read_coding(struct serve_exchange *ex, struct MHD_Connection *connection)
+{
+    const char *value =
+        mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    const struct dgl_str coding = dgl_str_trim(dgl_str_of(value ? value : ""));
+    ex->gzip = same_name(coding, DGL_STR("gzip")) || same_name(coding, DGL_STR("x-gzip"));
+    return ex->gzip || coding.len == 0 || same_name(coding, DGL_STR("identity"));
 }
 
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
@@ -289,7 +309,8 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
     const struct dgl_str host =
         scheme
             ? (struct dgl_str){line->target + scheme, serve_head_before_path(line->target) - scheme}
-            : (struct dgl_str){header, header ? strlen(header) : 0};
+        : header ? dgl_str_trim(dgl_str_of(header))
+                 : (struct dgl_str){0};
     const char *length =
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     const bool gets = route && route->answer && !route->posted;
@@ -308,6 +329,9 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
     refuse_framing(connection, line, &error);
     if (error.status == 0 && scheme && !is_authority(host))
         serve_refuse(&error, 400, NULL, "the target of the request has no host, or none of HTTP");
+    else if (error.status == 0 && header && header[0] &&
+             !is_authority(dgl_str_trim(dgl_str_of(header))))
+        serve_refuse(&error, 400, NULL, "the header Host is no host with an optional port");
     if (error.status) {
         ex->closes = true;
         serve_exchange_refuse(ex, &error);
@@ -338,6 +362,9 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
     } else if (ex->announced > (uint64_t)s->opt->max_body) {
         serve_refuse(&error, 413, NULL, "the body has %s bytes, at most %lld are taken", length,
                      (long long)s->opt->max_body);
+    } else if (!gets && !read_coding(ex, connection)) {
+        serve_refuse(&error, 415, NULL, "the only supported Content-Encoding of bodies is gzip");
+        ex->accepts = "gzip";
     } else if (gets) {
         route->answer(ex);
     }

@@ -36,6 +36,8 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
     atomic_init(&ex->refs, 1);
     pthread_mutex_init(&ex->lock, NULL);
     snprintf(ex->path, sizeof(ex->path), "%s", before && !target[before] ? "/" : target + before);
+    for (size_t len = strlen(ex->path); len > 1 && ex->path[len - 1] == '/'; len--)
+        ex->path[len - 1] = '\0';
     snprintf(ex->method, sizeof(ex->method), "%s", method);
     snprintf(ex->origin, sizeof(ex->origin), "%s", origin ? origin : "");
     serve_client_name(ex, connection, true);

@@ -210,7 +210,8 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
 static void read_body(struct serve_exchange *ex)
 {
     struct serve_error error = {0};
-    if (!begin_job(ex, ex->kind, &error))
+    if ((ex->gzip && !serve_gzip_read(&ex->body, (size_t)ex->server->opt->max_body, &error)) ||
+        !begin_job(ex, ex->kind, &error))
         serve_exchange_refuse(ex, &error);
 }
 
@@ -218,7 +219,8 @@ void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
 {
     struct serve *s = ex->server;
     ex->kind = kind;
-    if (ex->body.len <= LARGE_BYTES) {
+    if (ex->body.len <= LARGE_BYTES &&
+        !ex->gzip) { /* a small compressed body may have a large one */
         read_body(ex);
         return;
     }

@@ -78,6 +78,7 @@ enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connecti
     }
     add_header(response, "Connection", ex->closes ? "close" : NULL);
     add_header(response, "Allow", ex->allow);
+    add_header(response, "Accept-Encoding", ex->accepts);
     add_header(response, "Retry-After", ex->retry ? "1" : NULL);
     add_header(response, "WWW-Authenticate", ex->status == 401 ? "Bearer" : NULL);
     const char *allowed = s->opt->cors;

@@ -156,7 +156,7 @@ static void no_request_is_logged(void **state)
 
 struct start {
     const char *name;
-    const char *args[8];
+    const char *args[10];
     int code;
     const char *part;
 };
@@ -166,9 +166,9 @@ static const struct start starts[] = {
      1,
      "--insecure"},
     {"a name that begins like an address of this machine",
-     {"serve", "--device", "any", "--host", "127.0.0.1.example", "--port", "0"},
+     {"serve", "--device", "any", "--host", "127.0.0.1.invalid", "--port", "0"},
      1,
-     "--insecure"},
+     "neither an address nor a known name"},
     {"every address of IPv6",
      {"serve", "--device", "any", "--host", "::", "--port", "0"},
      1,
@@ -190,6 +190,22 @@ static const struct start starts[] = {
      {"serve", "--device", "any", "--host", "not a host", "--insecure"},
      1,
      "not a host"},
+    {"a host with a port", {"serve", "--host", "0.0.0.0:80"}, 2, "--host 0.0.0.0 --port 80"},
+    {"a host that is a URL", {"serve", "--host", "http://0.0.0.0"}, 2, "not a URL"},
+    {"a host in brackets", {"serve", "--host", "[::1]"}, 2, "brackets"},
+    {"a socket without a path", {"serve", "--host", "unix:"}, 2, "Unix socket"},
+    {"an address of another machine",
+     {"serve", "--device", "any", "--host", "192.0.2.1", "--insecure", "--port", "0"},
+     1,
+     "no network interface"},
+    {"a socket in no folder",
+     {"serve", "--device", "any", "--host", "/nonexistent/s.sock"},
+     1,
+     "the Unix socket cannot be made: No such file"},
+    {"a socket in the place of a file",
+     {"serve", "--device", "any", "--host", "/dev/null"},
+     1,
+     "the file exists"},
     {"a template that is not there",
      {"serve", "--device", "any", "--port", "0", "--template", "/nonexistent"},
      1,
@@ -323,6 +339,49 @@ static void an_address_is_printed(void **state)
     process_finish(&r);
 }
 
+/* On a Unix socket, also in place of one whose server was killed. The socket is for the user and the
+ * group, and the file is gone at the end. */
+static void a_unix_socket_is_served(void **state)
+{
+    static const char script[] =
+        "$0 serve --device any --host $1/s.sock -c 64 --trust-proxy unix > $1/log 2> $1/err & "
+        "p=$!\n"
+        "until grep -q 'listening on unix:' $1/err; do sleep 0.05; done\n"
+        "if [ \"$2\" = again ]; then kill -KILL $p; wait $p; exec \"$3\" \"$1\"; fi\n"
+        "stat -c %a $1/s.sock\n"
+        "python3 -c 'import socket,sys\n"
+        "s=socket.socket(socket.AF_UNIX)\n"
+        "s.connect(sys.argv[1])\n"
+        "s.send(b\"GET /health HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n"
+        "X-Forwarded-For: 192.0.2.1\\r\\n\\r\\n\")\n"
+        "while b:=s.recv(4096): print(b.decode())' $1/s.sock\n"
+        "$0 serve --device any --host unix:$1/s.sock -c 64 2>&1\n"
+        "kill -TERM $p; wait $p; echo code $?; cat $1/log; ls $1/s.sock 2>&1";
+    struct process_result r;
+    char *dir = test_tmpdir();
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        process_run(
+            &(const struct process_params){
+                .program = "/bin/sh",
+                .args = (const char *const[]){"-c", script, process_program(), dir,
+                                              i == 0 ? "again" : "", "true", NULL}},
+            &r);
+        assert_code(&r, 0 + (i == 1 ? 2 : 0));
+        if (i == 1) {
+            assert_contains(r.out, "660\n");
+            assert_contains(r.out, "HTTP/1.1 200");
+            assert_contains(r.out, "belongs to a running server");
+            assert_contains(r.out, "code 0");
+            assert_contains(r.out, "\"client\": \"192.0.2.1\"");
+            assert_contains(r.out, "\"proxy\": \"unix\"");
+            assert_contains(r.out, "No such file");
+        }
+        process_finish(&r);
+    }
+    test_tmpdir_remove(dir);
+}
+
 static void sighup_reads_kernels_again(void **state)
 {
     (void)state;
@@ -398,6 +457,7 @@ int main(void)
         cmocka_unit_test(an_end_that_comes_soon),
         cmocka_unit_test(an_end_before_it_listens),
         cmocka_unit_test(an_address_is_printed),
+        cmocka_unit_test(a_unix_socket_is_served),
         cmocka_unit_test(an_answer_that_is_cut_is_counted),
         cmocka_unit_test(sighup_reads_kernels_again),
         cmocka_unit_test(systemd_takes_the_unit),

@@ -159,8 +159,9 @@ static const struct option table[] = {
      TYPE_DATE, FIELD(now), 0, 0, NULL, FIELD(now_given)},
 
     VALUE("serve", 0, "host", "ADDRESS", PATH, host,
-          "address to listen on (default: 127.0.0.1); an address beyond this machine requires a "
-          "key or --insecure"),
+          "address or name to listen on (default: 127.0.0.1); one beyond this machine requires a "
+          "key or --insecure. A path (/run/x/http.sock, unix:PATH) is a Unix socket, for this user "
+          "and group; --port is then not used"),
     NUMBER("serve", 0, "port", "N", I32, port, 0, 65535,
            "port; 0 selects a free one (default: 8080)"),
     NUMBER("serve", 0, "parallel", "N", I32, parallel, 1, 256,

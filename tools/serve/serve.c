@@ -124,7 +124,7 @@ bool command_serve_check(const struct options *opt)
             return console_refuse("--trust-proxy %s: wanted an IP address, a net such as "
                                   "10.0.0.0/8, or unix",
                                   DGL_PRINTABLE(opt->trust_proxy.item[i]));
-    return watch_check(opt);
+    return serve_listen_check(opt) && watch_check(opt);
 }
 
 static bool add_key(struct serve *s, struct dgl_str key)
@@ -143,8 +143,7 @@ static bool add_key(struct serve *s, struct dgl_str key)
     return true;
 }
 
-/* Returns false after an error line if the keys are not valid, or if other machines can reach the
- * address and no key is required. */
+/* Returns false after an error line if the keys are not valid. */
 static bool read_keys(struct serve *s, const struct dgl_log *log)
 {
     char *text = NULL;
@@ -162,11 +161,6 @@ static bool read_keys(struct serve *s, const struct dgl_log *log)
     free(text);
     if (ok && s->num_keys == 0 && (s->opt->api_key || s->opt->api_key_file))
         return console_refuse("serve: the key is empty, or the file of keys has none");
-    if (ok && s->num_keys == 0 && !serve_is_loopback(s->opt->host) && !s->opt->insecure)
-        return console_refuse(
-            "serve: --host %s is open to other machines: give --api-key-file, or --insecure "
-            "if that is meant",
-            s->opt->host);
     return ok;
 }
 
@@ -360,12 +354,12 @@ static void *look_after_clients(void *priv)
 }
 
 /* Prints the address for the program that started the server with --port 0. */
-static bool print_address(const struct serve *s, const char *host, uint16_t port)
+static bool print_address(const struct serve *s)
 {
     struct dgl_buf line = {0};
     struct dgl_json_writer w = report_object(&line);
-    dgl_jw_field_cstr(&w, "host", host);
-    dgl_jw_field_i64(&w, "port", port);
+    dgl_jw_field_cstr(&w, "host", s->opt->host ? s->opt->host : "127.0.0.1");
+    dgl_jw_field_i64(&w, "port", s->port);
     dgl_jw_field_cstr(&w, "model", s->model_name);
     report_end(&w);
     return out_buf(&line);
@@ -373,16 +367,13 @@ static bool print_address(const struct serve *s, const char *host, uint16_t port
 
 static int serve_run(struct serve *s)
 {
-    const char *host = s->opt->host ? s->opt->host : "127.0.0.1";
-    const bool v6 = strchr(host, ':') != NULL;
     struct console console;
     pthread_t looker, reader;
-    uint16_t port = 0;
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
     catch_signals(false);
     if (!read_keys(s, &console.log) || !serve_log_open(s) || !serve_page_open(s) ||
-        !serve_http_start(s, &port))
+        !serve_http_start(s))
         return EXIT_FAILED;
     if (pthread_create(&looker, NULL, look_after_clients, s) != 0)
         return console_fail("serve: no thread can be made");
@@ -400,9 +391,8 @@ static int serve_run(struct serve *s)
         catch_signals(true);
         atomic_store(&s->ready, true);
         note_model(s, (double)(dgl_now_ns() - start) * 1e-9);
-        console_say("listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
-                    (unsigned)port);
-        if (!s->opt->json || print_address(s, host, port))
+        console_say("listening on %s", s->url);
+        if (!s->opt->json || print_address(s))
             code = serve_engine_run(s);
         /* Waits up to one second until finished answers are sent. */
         const uint64_t until = dgl_now_ns() + 1000000000u;

@@ -150,6 +150,10 @@ struct serve {
     struct serve_exchange *running; /* the engine's jobs, by next_job; owns a reference each */
     struct serve_metrics metrics;
     struct MHD_Daemon *http;
+    char url[320];      /* "http://HOST:PORT" or "unix:PATH" */
+    uint16_t port;      /* 0 for a Unix socket */
+    const char *socket; /* path of the Unix socket while it exists, or NULL */
+    bool local;         /* only this machine can connect */
     char *page_policy;
     /* [num_keys], each of which is accepted. If there are none, no key is required. */
     char **keys;
@@ -189,8 +193,10 @@ void serve_exchange_unref(struct serve_exchange *ex);
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
-/* Starts to listen. Returns false after an error line. */
-bool serve_http_start(struct serve *s, uint16_t *port);
+/* Returns false after an error line if --host cannot be an address, a name or a path. */
+bool serve_listen_check(const struct options *opt);
+/* Starts to listen, at s->url. Returns false after an error line. */
+bool serve_http_start(struct serve *s);
 /* Accepts no new connections from now on. */
 void serve_http_quiesce(struct serve *s);
 void serve_http_stop(struct serve *s);

@@ -135,7 +135,8 @@ static const char *why_foreign(const struct serve *s, struct dgl_str name, const
     if (s->num_keys > 0 || (allowed && strcmp(allowed, "*") == 0))
         return NULL;
     const struct dgl_str friendly = authority_of(allowed);
-    if (serve_is_loopback(s->opt->host) && name.p && !is_this_machine(host_of(name)) &&
+    if (s->local && name.p && !is_this_machine(host_of(name)) &&
+        !(s->opt->host && dgl_str_eq(host_of(name), s->opt->host)) &&
         !(friendly.len > 0 && same_name(host_of(name), host_of(friendly))))
         return "the request is to another machine's name than this one's";
     if (origin && origin[0] && !(allowed && strcmp(allowed, origin) == 0) &&

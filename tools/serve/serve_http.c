@@ -1,12 +1,9 @@
 /* HTTP by libmicrohttpd: its life in the server, and a request from its first line to its end. */
 #include <ctype.h>
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -198,83 +195,14 @@ void serve_http_refused(struct serve *s, struct MHD_Connection *connection,
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Returns the number of connections at a time, or 0 after an error line if the limit of descriptors
- * leaves too few. */
-static unsigned connections(const struct options *opt)
+bool serve_http_start(struct serve *s)
 {
-    /* RESERVE descriptors are for model and driver. With fewer connections than FEWEST, one client
-     * could use all of them. */
-    enum { RESERVE = 64, FEWEST = 8 };
-    struct rlimit files;
-    const rlim_t wanted = (rlim_t)opt->max_connections;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY ||
-        files.rlim_cur >= wanted + RESERVE)
-        return (unsigned)wanted;
-    if (files.rlim_cur < RESERVE + FEWEST) {
-        console_error("serve: the descriptor limit %llu is too low: model and driver may use %d, "
-                      "and at least "
-                      "%d connections are required; raise it (ulimit -n)",
-                      (unsigned long long)files.rlim_cur, (int)RESERVE, (int)FEWEST);
-        return 0;
-    }
-    const unsigned most = (unsigned)(files.rlim_cur - RESERVE);
-    console_say(
-        "at most %u connections instead of %d: the limit of descriptors is %llu (ulimit -n)", most,
-        (int)opt->max_connections, (unsigned long long)files.rlim_cur);
-    return most;
-}
-
-/* Opens a socket, bound to the first possible address of the host. */
-static int listen_on(const char *host, int32_t port)
-{
-    const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
-    char service[16];
-    const int on = 1;
-    int fd = -1, reason = 0;
-    snprintf(service, sizeof(service), "%d", (int)port);
-    const int fault = getaddrinfo(host, service, &hints, &found);
-    for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        reason = errno;
-        if (fd < 0)
-            continue;
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, 128) != 0) {
-            reason = errno;
-            close(fd);
-            fd = -1;
-        }
-    }
-    if (found)
-        freeaddrinfo(found);
-    if (fd < 0)
-        console_error("serve: cannot listen on %s port %d: %s", host, (int)port,
-                      fault ? gai_strerror(fault) : strerror(reason));
-    return fd;
-}
-
-bool serve_http_start(struct serve *s, uint16_t *port)
-{
-    const unsigned limit = connections(s->opt);
-    struct sockaddr_storage address;
-    socklen_t size = sizeof(address);
-    char text[16];
-    int64_t number = 0;
+    const unsigned limit = serve_listen_limit(s->opt);
     if (limit == 0 || !serve_mhd_load())
         return false;
-    int fd = listen_on(s->opt->host ? s->opt->host : "127.0.0.1", s->opt->port);
+    const int fd = serve_listen_open(s);
     if (fd < 0)
         return false;
-    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0 ||
-        getnameinfo((struct sockaddr *)&address, size, NULL, 0, text, sizeof(text),
-                    NI_NUMERICSERV) != 0 ||
-        !dgl_parse_i64(dgl_str_of(text), 1, 65535, &number)) {
-        console_error("serve: the port of the socket is unknown");
-        close(fd);
-        return false;
-    }
-    *port = (uint16_t)number;
     s->max_links = limit;
     s->http = mhd.start_daemon(
         MHD_USE_EPOLL_INTERNALLY | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL, handle, s,
@@ -296,10 +224,12 @@ void serve_http_quiesce(struct serve *s)
     const int fd = mhd.quiesce_daemon(s->http);
     if (fd >= 0)
         close(fd);
+    serve_listen_forget(s);
 }
 
 void serve_http_stop(struct serve *s)
 {
+    serve_listen_forget(s);
     if (!s->http)
         return;
     atomic_store(&s->stopping, true);

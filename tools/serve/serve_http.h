@@ -64,6 +64,14 @@ void serve_client_identify(struct MHD_Connection *connection, char id[SERVE_ID_B
 /* Header with the id of a request. */
 #define SERVE_ID_HEADER "X-Request-Id"
 
+/* Returns the number of connections at a time, or 0 after an error line if the limit of descriptors
+ * leaves too few. */
+unsigned serve_listen_limit(const struct options *opt);
+/* Returns the listening socket, or -1 after an error line. */
+int serve_listen_open(struct serve *s);
+/* Removes the file of a Unix socket. */
+void serve_listen_forget(struct serve *s);
+
 /* Returns the number of a path's route. Paths without a route share the last one. */
 size_t serve_head_route(const char *path);
 

@@ -339,8 +339,8 @@ static void an_address_is_printed(void **state)
     process_finish(&r);
 }
 
-/* On a Unix socket, also in place of one whose server was killed. The socket is for the user and the
- * group, and the file is gone at the end. */
+/* On a Unix socket, also in place of one whose server was killed. The socket is for the user and
+ * the group, and the file is gone at the end. */
 static void a_unix_socket_is_served(void **state)
 {
     static const char script[] =

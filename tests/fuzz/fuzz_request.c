@@ -60,7 +60,8 @@ static void check_request(const struct serve_request *r)
 
 void fuzz_one(struct dgl_str input)
 {
-    static const struct dgl_sampling defaults = {.temperature = 1, .top_p = 1};
+    static const struct serve_defaults defaults = {.sampling = {.temperature = 1, .top_p = 1},
+                                                   .seed = -1};
     const enum serve_kind kind = (enum serve_kind)(fuzz_byte(&input) % (SERVE_DETOKENIZE + 1));
     struct serve_request r;
     struct serve_error error = {0};

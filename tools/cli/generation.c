@@ -7,7 +7,9 @@
 #include <sys/random.h>
 
 #include "core/base/log.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/input.h"
+#include "tools/cli/options_table.h"
 #include "tools/cli/report.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -107,21 +109,57 @@ enum dgl_status generation_check(const struct options *opt)
     return status;
 }
 
+void generation_apply_given(const struct options *opt, const char *command,
+                            const struct generation_lists *lists, struct dgl_sampling *out)
+{
+#define VALUE_OF(option, member)                                                                   \
+    {                                                                                              \
+        option, offsetof(struct dgl_sampling, member), sizeof(out->member)                         \
+    }
+    static const struct {
+        const char *option;
+        size_t offset, size;
+    } values[] = {
+        VALUE_OF("temp", temperature),
+        VALUE_OF("top-k", top_k),
+        VALUE_OF("top-p", top_p),
+        VALUE_OF("min-p", min_p),
+        VALUE_OF("repeat-penalty", repeat_penalty),
+        VALUE_OF("presence-penalty", presence_penalty),
+        VALUE_OF("frequency-penalty", frequency_penalty),
+        VALUE_OF("repeat-last-n", repeat_last_n),
+        VALUE_OF("dry-multiplier", dry_multiplier),
+        VALUE_OF("dry-base", dry_base),
+        VALUE_OF("dry-allowed-length", dry_allowed_length),
+        VALUE_OF("dry-penalty-last-n", dry_penalty_last_n),
+        VALUE_OF("dry-sequence-breaker", dry_breakers),
+        VALUE_OF("dry-sequence-breaker", num_dry_breakers),
+        VALUE_OF("seed", seed),
+    };
+#undef VALUE_OF
+    struct dgl_sampling given;
+    sampling_of(opt, lists, &given);
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        const struct option *o = option_named(command_find(command), dgl_str_of(values[i].option));
+        if (o && option_source(o, opt) != OPTION_DEFAULT)
+            memcpy((char *)out + values[i].offset, (const char *)&given + values[i].offset,
+                   values[i].size);
+    }
+}
+
 /* Uses generation_config.json for options without a flag. */
 static enum dgl_status model_defaults(const struct engine *e, const struct options *opt,
+                                      const struct generation_lists *lists,
                                       struct dgl_sampling *out)
 {
-    const struct dgl_sampling given = *out;
+    const uint64_t seed = out->seed;
     size_t len;
     if (!dgl_model_generation_config(e->model, &len))
         dgl_warn(&e->console.log, "--model-defaults: %s has no generation_config.json",
                  dgl_model_get_info(e->model)->path);
     enum dgl_status status = dgl_model_sampling(e->model, out);
-    out->temperature = opt->temp_given ? given.temperature : out->temperature;
-    out->top_k = opt->top_k_given ? given.top_k : out->top_k;
-    out->top_p = opt->top_p_given ? given.top_p : out->top_p;
-    out->min_p = opt->min_p_given ? given.min_p : out->min_p;
-    out->repeat_penalty = opt->repeat_penalty_given ? given.repeat_penalty : out->repeat_penalty;
+    generation_apply_given(opt, "generate", lists, out);
+    out->seed = seed;
     return status;
 }
 
@@ -140,7 +178,7 @@ enum dgl_status generation_params(const struct engine *e, const struct options *
         .keep = opt->keep,
     };
     sampling_of(opt, lists, &out->sampling);
-    return opt->model_defaults ? model_defaults(e, opt, &out->sampling) : DGL_OK;
+    return opt->model_defaults ? model_defaults(e, opt, lists, &out->sampling) : DGL_OK;
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */

@@ -18,6 +18,10 @@ void generation_lists_finish(struct generation_lists *lists);
 
 /* Checks the ranges of the sampling options. Call it before engine_open(). */
 enum dgl_status generation_check(const struct options *opt);
+/* Replaces the members of *out whose options of `command` were given, on the command line or by the
+ * configuration file. Borrows the lists. */
+void generation_apply_given(const struct options *opt, const char *command,
+                            const struct generation_lists *lists, struct dgl_sampling *out);
 /* Sets the parameters of a generation from the options: sampling, limits, lists (borrowed). With
  * --model-defaults, uses generation_config.json for omitted options. The caller sets the prompt and
  * the callbacks. */

@@ -84,14 +84,14 @@ struct options {
     int32_t port, parallel, queue, timeout, max_body, max_connections, drain_timeout,
         sse_ping_interval;
     struct option_strs alias, trust_proxy;
-    bool insecure;
+    const char *template_kwargs, *reasoning_format, *api_prefix;
+    bool insecure, no_page;
     /* bench serve */
     double rate, duration, slo_ttft, slo_itl;
     int32_t connections;
     const char *prompt_lengths, *answer_lengths;
     bool chat, no_ignore_eos;
-    bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
-    bool repeat_penalty_given;
+    bool tokens_given;
     /* arguments that are not options and do not replace an option */
     const char *arg[3];
     int num_args;

@@ -124,7 +124,7 @@ bool command_serve_check(const struct options *opt)
             return console_refuse("--trust-proxy %s: wanted an IP address, a net such as "
                                   "10.0.0.0/8, or unix",
                                   DGL_PRINTABLE(opt->trust_proxy.item[i]));
-    return serve_listen_check(opt) && watch_check(opt);
+    return serve_listen_check(opt) && serve_defaults_check(opt) && watch_check(opt);
 }
 
 static bool add_key(struct serve *s, struct dgl_str key)
@@ -256,10 +256,6 @@ static void note_model(const struct serve *s, double load_seconds)
     dgl_buf_finish(&line);
 }
 
-/* Values of omitted fields: OpenAI's defaults, then the model's own. */
-static const struct dgl_sampling openai_sampling = {
-    .temperature = 1, .top_p = 1, .repeat_last_n = -1};
-
 /* Loads the chat template. It is optional, because completions need none, unless the options name
  * one. */
 static enum dgl_status open_template(struct serve *s)
@@ -300,8 +296,7 @@ static enum dgl_status open_model(struct serve *s)
                                           .invariant = s->opt->batch_invariant,
                                           CONSOLE_PROGRESS(&s->engine.console)),
                          &s->batch));
-    s->sampling = openai_sampling;
-    TRY(dgl_model_sampling(s->engine.model, &s->sampling));
+    TRY(serve_defaults_open(s));
     TRY(open_template(s));
     TRY(name_model(s));
     dgl_batch_get_info(s->batch, &info);
@@ -329,7 +324,7 @@ static enum dgl_status answer_first(struct serve *s)
         TRY(dgl_batch_submit(s->batch,
                              dgl_request_params(.ids = ids, .num_ids = info.context > 3 ? 3 : 1,
                                                 .max_tokens = 4, .ignore_eos = true,
-                                                .sampling = s->sampling),
+                                                .sampling = s->defaults.sampling),
                              NULL));
     while (left > 0 && !interrupted())
         TRY(dgl_batch_step(s->batch, &left));
@@ -437,6 +432,7 @@ int command_serve(const struct options *opt)
         free(s.keys[i]);
     free(s.keys);
     dgl_buf_finish(&s.metrics.model);
+    serve_defaults_close(&s);
     serve_page_close(&s);
     serve_log_close(&s);
     return code;

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "tools/cli/engine.h"
+#include "tools/cli/generation.h"
 #include "tools/serve/serve_metrics.h"
 #include "tools/serve/serve_request.h"
 
@@ -141,8 +142,10 @@ struct serve {
     int32_t shown[DGL_REPLY_TOKENS_MAX]; /* special tokens that the template's answers need */
     size_t num_shown;
     struct dgl_batch *batch;
-    struct dgl_session *embedder;           /* created at the first request for embeddings */
-    struct dgl_sampling sampling;           /* defaults of requests */
+    struct dgl_session *embedder; /* created at the first request for embeddings */
+    struct serve_defaults defaults;
+    struct generation_lists lists;          /* of `defaults` */
+    struct dgl_json_doc *variables;         /* of `defaults`, or NULL */
     char model_name[256];                   /* in answers: the first of its names */
     struct dgl_str names[OPTIONS_MAX_STRS]; /* [num_names], all names that requests may use */
     size_t num_names;
@@ -225,6 +228,15 @@ void serve_log_write(const struct serve_exchange *ex);
 bool serve_page_open(struct serve *s);
 void serve_page_close(struct serve *s);
 void serve_page_answer(struct serve_exchange *ex);
+
+/* ---- defaults of requests -------------------------------------------------------------------- */
+
+/* Checks the options. Returns false after an error line. */
+bool serve_defaults_check(const struct options *opt);
+/* Sets s->defaults: OpenAI's values, then those of the model, then those of the options. Call it
+ * when the model is loaded. */
+enum dgl_status serve_defaults_open(struct serve *s);
+void serve_defaults_close(struct serve *s);
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 

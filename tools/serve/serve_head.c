@@ -27,11 +27,25 @@ static const struct route routes[] = {
 
 static const struct route model_route = {.path = SERVE_MODEL_PATH, .answer = serve_info_model};
 
-static const struct route *route_of(const char *path)
+const char *serve_head_below(const struct serve_exchange *ex)
 {
+    struct dgl_str prefix =
+        dgl_str_of(ex->server->opt->api_prefix ? ex->server->opt->api_prefix : "");
+    while (prefix.len > 0 && prefix.p[prefix.len - 1] == '/')
+        prefix.len--;
+    const char *rest = ex->path + prefix.len;
+    if (strncmp(ex->path, prefix.p, prefix.len) != 0 || (rest[0] != '/' && rest[0] != '\0'))
+        return prefix.len == 0 ? ex->path : "";
+    return rest[0] ? rest : "/";
+}
+
+static const struct route *route_of(const struct serve_exchange *ex)
+{
+    const char *path = serve_head_below(ex);
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
         if (strcmp(routes[i].path, path) == 0)
-            return &routes[i];
+            return routes[i].answer == serve_page_answer && ex->server->opt->no_page ? NULL
+                                                                                     : &routes[i];
     return strncmp(path, SERVE_MODEL_PATH, strlen(SERVE_MODEL_PATH)) == 0 ? &model_route : NULL;
 }
 
@@ -39,9 +53,9 @@ static const struct route *route_of(const char *path)
 _Static_assert(NUM_ROUTES + 2 == SERVE_ROUTES,
                "a counter of each path, of a model's and of others");
 
-size_t serve_head_route(const char *path)
+size_t serve_head_route(const struct serve_exchange *ex)
 {
-    const struct route *route = route_of(path);
+    const struct route *route = route_of(ex);
     return !route ? NUM_ROUTES + 1 : route == &model_route ? NUM_ROUTES : (size_t)(route - routes);
 }
 
@@ -303,7 +317,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
                        const struct serve_first_line *line)
 {
     const struct serve *s = ex->server;
-    const struct route *route = route_of(ex->path);
+    const struct route *route = route_of(ex);
     const size_t scheme = scheme_len(line->target);
     const char *header = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     /* "HOST:PORT"; a host in the target has priority over the header (RFC 9112, 3.2.2). */
@@ -375,7 +389,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
 
 void serve_head_answer(struct serve_exchange *ex)
 {
-    const struct route *route = route_of(ex->path);
+    const struct route *route = route_of(ex);
     if (ex->body.failed)
         serve_reply_fail(ex, 500, "out of memory for the body");
     else if (route->answer)

@@ -39,7 +39,7 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
     snprintf(ex->origin, sizeof(ex->origin), "%s", origin ? origin : "");
     serve_client_name(ex, connection, true);
     serve_client_identify(connection, ex->id);
-    ex->route = serve_head_route(ex->path);
+    ex->route = serve_head_route(ex);
     ex->facts.wait_ns = UINT64_MAX;
     if (link)
         link->asked = true;

@@ -72,8 +72,10 @@ int serve_listen_open(struct serve *s);
 /* Removes the file of a Unix socket. */
 void serve_listen_forget(struct serve *s);
 
-/* Returns the number of a path's route. Paths without a route share the last one. */
-size_t serve_head_route(const char *path);
+/* Returns the path below --api-prefix, or "" if the request's path is not below it. */
+const char *serve_head_below(const struct serve_exchange *ex);
+/* Returns the number of the request's route. Paths without a route share the last one. */
+size_t serve_head_route(const struct serve_exchange *ex);
 
 /* Returns the length of a request's target before its path: 0, or a scheme and a host, which
  * clients of proxies send. */

@@ -75,7 +75,7 @@ void serve_info_models(struct serve_exchange *ex)
 void serve_info_model(struct serve_exchange *ex)
 {
     struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
-    const char *name = ex->path + strlen(SERVE_MODEL_PATH);
+    const char *name = serve_head_below(ex) + strlen(SERVE_MODEL_PATH);
     struct serve_error error;
     if (refuse_unready(ex))
         return;

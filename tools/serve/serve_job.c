@@ -149,7 +149,7 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         return serve_refuse(error, 503, NULL,
                             atomic_load(&s->ready) ? "the server is stopping"
                                                    : "the model is being loaded");
-    if (!serve_request_read(kind, &s->sampling, body, ex->body.len, r, error))
+    if (!serve_request_read(kind, &s->defaults, body, ex->body.len, r, error))
         return false;
     if (r->model.len > 0 && !serve_has_name(s, r->model) &&
         (s->opt->alias.count > 0 ||

@@ -46,6 +46,7 @@ void serve_error_write(const struct serve_error *error, struct dgl_buf *out)
 }
 
 struct reader {
+    const struct serve_defaults *defaults;
     struct serve_request *r;
     struct serve_error *error;
     const struct dgl_json *root;
@@ -287,6 +288,8 @@ static bool read_common(const struct reader *rd)
     if (usage && !dgl_json_is(usage, DGL_JSON_NULL) && !dgl_json_is(usage, DGL_JSON_BOOL))
         return refuse_type(rd, usage, "true or false", "stream_options.include_usage");
     r->include_usage = dgl_json_bool(usage);
+    if (r->max_tokens == TOKENS_OMITTED && rd->defaults->limits_tokens)
+        r->max_tokens = rd->defaults->max_tokens;
     if (r->max_tokens == TOKENS_OMITTED) /* OpenAI's default of completions is 16 */
         r->max_tokens = r->kind == SERVE_COMPLETION ? 16 : -1;
     else if (r->max_tokens == 0)
@@ -300,7 +303,7 @@ static bool read_common(const struct reader *rd)
         if (known == 3)
             return refuse(rd, "reasoning_format",
                           "'reasoning_format' is none of \"auto\", \"none\", \"deepseek\"");
-        r->keep_reasoning = known == 1;
+        r->keep_reasoning = reasoning ? known == 1 : rd->defaults->keep_reasoning;
         if (r->top_logprobs > 0 && !r->logprobs)
             return refuse(rd, "top_logprobs", "'top_logprobs' wants 'logprobs' to be true");
         return true;
@@ -573,6 +576,13 @@ static bool read_messages(const struct reader *rd)
         dgl_jw_key_str(&w, key);
         dgl_jw_value(&w, v);
     }
+    for (const struct dgl_json *v = dgl_json_first(rd->defaults->variables); v;
+         v = dgl_json_next(v)) {
+        if (dgl_json_get(more, dgl_json_key(v).p))
+            continue;
+        dgl_jw_key_str(&w, dgl_json_key(v));
+        dgl_jw_value(&w, v);
+    }
     if (!read_tools(rd, &w))
         return false;
     dgl_jw_end_object(&w);
@@ -619,21 +629,22 @@ static bool read_kind(const struct reader *rd)
     return false;
 }
 
-bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *sampling, const char *body,
-                        size_t len, struct serve_request *out, struct serve_error *error)
+bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defaults,
+                        const char *body, size_t len, struct serve_request *out,
+                        struct serve_error *error)
 {
     struct dgl_error why = {""};
     const struct dgl_log log = {.error = &why};
     *out = (struct serve_request){.kind = kind,
-                                  .sampling = *sampling,
+                                  .sampling = defaults->sampling,
                                   .max_tokens = TOKENS_OMITTED,
                                   .n = 1,
-                                  .seed = -1,
+                                  .seed = defaults->seed,
                                   .parallel_calls = true,
                                   .parse_special = true};
     if (dgl_json_parse(&log, "the body", body, len, &out->doc) != DGL_OK)
         return serve_refuse(error, 400, NULL, "%s", why.text);
-    const struct reader rd = {out, error, dgl_json_root(out->doc)};
+    const struct reader rd = {defaults, out, error, dgl_json_root(out->doc)};
     if (!dgl_json_is(rd.root, DGL_JSON_OBJECT))
         return serve_refuse(error, 400, NULL, "the body is %s, wanted an object",
                             dgl_json_type_name(dgl_json_type(rd.root)));

@@ -63,11 +63,21 @@ struct serve_request {
     size_t num_stop;
 };
 
-/* Reads a body of `len` bytes. `sampling` has the values of omitted fields. Returns false and fills
- * *error if the body is refused. Call serve_request_finish() in either case. Thread-safety: several
- * threads at once. */
-bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *sampling, const char *body,
-                        size_t len, struct serve_request *out, struct serve_error *error);
+/* Values of fields that a request omits. */
+struct serve_defaults {
+    struct dgl_sampling sampling; /* without its seed */
+    int64_t seed;                 /* -1: differs with each request */
+    bool limits_tokens;
+    int32_t max_tokens;               /* if limits_tokens; else OpenAI's default */
+    bool keep_reasoning;              /* `reasoning_format` is "none" */
+    const struct dgl_json *variables; /* object, variables of the chat template; NULL: none */
+};
+
+/* Reads a body of `len` bytes. Returns false and fills *error if the body is refused. Call
+ * serve_request_finish() in either case. Thread-safety: several threads at once. */
+bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defaults,
+                        const char *body, size_t len, struct serve_request *out,
+                        struct serve_error *error);
 void serve_request_finish(struct serve_request *r);
 
 #endif

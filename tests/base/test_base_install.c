@@ -51,6 +51,9 @@ struct install_case {
 };
 
 static const struct install_case cases[] = {
+    {.name = "the unit starts the installed command",
+     .script = "sed -n 's/^ExecStart=//p' $top/lib/systemd/system/dopplergl.service",
+     .out = "/opt/dgl/bin/dopplergl serve $DOPPLERGL_OPTIONS\n"},
     {.name = "the tree",
      .script = "cd $top && find . ! -type d | sed -e 's|kernels/.*|kernels|' -e 's|docs/.*|docs|' "
                "-e 's|models/\\([^/]*\\)/.*|models/\\1|' | LC_ALL=C sort -u",
@@ -63,6 +66,7 @@ static const struct install_case cases[] = {
             "./lib/" SO "\n"
             "./lib/pkgconfig/dopplergl-static.pc\n"
             "./lib/pkgconfig/dopplergl.pc\n"
+            "./lib/systemd/system/dopplergl.service\n"
             "./share/bash-completion/completions/dopplergl\n"
             "./share/doc/dopplergl/LICENSE\n"
             "./share/doc/dopplergl/README.md\n"

@@ -397,13 +397,15 @@ static void sighup_reads_kernels_again(void **state)
     server_finish(&s);
 }
 
-/* The unit as systemd reads it, with the built command in its place. */
+/* The unit as systemd reads it, with the built command in its place. Its exposure is below 3. */
 static void systemd_takes_the_unit(void **state)
 {
     static const char script[] = "command -v systemd-analyze > /dev/null || exit 77\n"
                                  "sed \"s|/usr/bin/dopplergl|$0|\" "
                                  "tools/packaging/dopplergl.service > $1/dopplergl.service\n"
-                                 "systemd-analyze verify --man=no $1/dopplergl.service 2>&1\n";
+                                 "systemd-analyze verify --man=no $1/dopplergl.service 2>&1\n"
+                                 "systemd-analyze security --offline=yes --threshold=29 "
+                                 "$1/dopplergl.service > $1/security || cat $1/security\n";
     struct process_result r;
     char program[4096], *dir = test_tmpdir();
     (void)state;
@@ -421,6 +423,46 @@ static void systemd_takes_the_unit(void **state)
     process_finish(&r);
     if (code == 77)
         SKIP("systemd-analyze is not installed");
+}
+
+/* Answers one request with the keys of a credential, and prints the messages for systemd. */
+static void the_service_manager_is_told(void **state)
+{
+    static const char script[] =
+        "import os, signal, socket, subprocess, sys\n"
+        "import urllib.error, urllib.request\n"
+        "program, folder = sys.argv[1:]\n"
+        "told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "told.bind(folder + '/notify')\n"
+        "told.settimeout(200)\n"
+        "with open(folder + '/dopplergl.api-keys', 'w') as out: out.write('first\\n')\n"
+        "env = dict(os.environ, NOTIFY_SOCKET=folder + '/notify', CREDENTIALS_DIRECTORY=folder)\n"
+        "server = subprocess.Popen([program, 'serve', '--device', 'any', '--port', '0', '-c', "
+        "'64'],\n"
+        "                          env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, "
+        "text=True)\n"
+        "print(told.recv(99).decode().split()[0], flush=True)\n"
+        "while 'listening' not in (line := server.stderr.readline()): pass\n"
+        "url = line.split()[-1] + '/v1/models'\n"
+        "for key in 'first', 'second':\n"
+        "    request = urllib.request.Request(url, headers={'Authorization': 'Bearer ' + key})\n"
+        "    try: print(urllib.request.urlopen(request).status)\n"
+        "    except urllib.error.HTTPError as e: print(e.code)\n"
+        "server.send_signal(signal.SIGTERM)\n"
+        "print(told.recv(99).decode().split()[0])\n"
+        "print('code', server.wait())\n";
+    struct process_result r;
+    char *dir = test_tmpdir();
+    (void)state;
+    process_run(
+        &(const struct process_params){
+            .program = "/usr/bin/env",
+            .args = (const char *const[]){"python3", "-c", script, process_program(), dir, NULL}},
+        &r);
+    test_tmpdir_remove(dir);
+    assert_code(&r, 0);
+    assert_string_equal(r.out, "READY=1\n200\n401\nSTOPPING=1\ncode 0\n");
+    process_finish(&r);
 }
 
 /* After the server reports that it listens, no kernel is compiled or looked up in the cache. */
@@ -461,6 +503,7 @@ int main(void)
         cmocka_unit_test(an_answer_that_is_cut_is_counted),
         cmocka_unit_test(sighup_reads_kernels_again),
         cmocka_unit_test(systemd_takes_the_unit),
+        cmocka_unit_test(the_service_manager_is_told),
     };
     int failures = cmocka_run_group_tests_name("serve: running", tests, NULL, NULL);
     return failures + test_run_table("serve: start", test_start, starts);

@@ -55,6 +55,11 @@ for file in tests/models/$bundled/*; do
     put 644 "$file" "$share/dopplergl/models/$bundled/${file##*/}"
 done
 
+unit=$root/lib/systemd/system/dopplergl.service
+mkdir -p "${unit%/*}"
+sed "s|/usr/bin/dopplergl|$prefix/bin/dopplergl|" tools/packaging/dopplergl.service > "$unit"
+chmod 644 "$unit"
+
 put 644 LICENSE "$doc/LICENSE"
 put 644 README.md "$doc/README.md"
 for file in docs/*.md docs/figures/*; do

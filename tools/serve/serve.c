@@ -148,18 +148,21 @@ static bool read_keys(struct serve *s, const struct dgl_log *log)
 {
     char *text = NULL;
     size_t len = 0;
+    char credential[SERVE_CREDENTIAL_PATH];
     s->keys = dgl_new_array(char *, MAX_KEYS);
     bool ok = s->keys != NULL;
     if (ok && s->opt->api_key)
         ok = add_key(s, dgl_str_of(s->opt->api_key));
-    if (ok && s->opt->api_key_file) {
-        ok = dgl_file_slurp(log, s->opt->api_key_file, MAX_KEYFILE, &text, &len) == DGL_OK;
+    const char *file =
+        s->opt->api_key_file ? s->opt->api_key_file : serve_notify_credential(credential);
+    if (ok && file) {
+        ok = dgl_file_slurp(log, file, MAX_KEYFILE, &text, &len) == DGL_OK;
         struct dgl_str rest = {text, ok ? len : 0}, line;
         while (ok && rest.len > 0 && dgl_str_split(&rest, '\n', &line))
             ok = dgl_str_starts(dgl_str_trim(line), "#") || add_key(s, line);
     }
     free(text);
-    if (ok && s->num_keys == 0 && (s->opt->api_key || s->opt->api_key_file))
+    if (ok && s->num_keys == 0 && (s->opt->api_key || file))
         return console_refuse("serve: the key is empty, or the file of keys has none");
     return ok;
 }
@@ -387,6 +390,7 @@ static int serve_run(struct serve *s)
         atomic_store(&s->ready, true);
         note_model(s, (double)(dgl_now_ns() - start) * 1e-9);
         console_say("listening on %s", s->url);
+        serve_notify("READY=1\nSTATUS=listening");
         if (!s->opt->json || print_address(s))
             code = serve_engine_run(s);
         /* Waits up to one second until finished answers are sent. */

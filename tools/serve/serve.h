@@ -229,6 +229,15 @@ bool serve_page_open(struct serve *s);
 void serve_page_close(struct serve *s);
 void serve_page_answer(struct serve_exchange *ex);
 
+/* ---- the service manager --------------------------------------------------------------------- */
+
+/* Reports a state, such as "READY=1", to the service manager that started the server. Does nothing
+ * if there is none. */
+void serve_notify(const char *state);
+#define SERVE_CREDENTIAL_PATH 512
+/* Returns the path of the credential with keys, or NULL if the service manager passed none. */
+const char *serve_notify_credential(char path[SERVE_CREDENTIAL_PATH]);
+
 /* ---- defaults of requests -------------------------------------------------------------------- */
 
 /* Checks the options. Returns false after an error line. */

@@ -412,6 +412,7 @@ int serve_engine_run(struct serve *s)
             drain_until = now + drain_ns;
             atomic_store(&s->draining, true);
             serve_http_quiesce(s);
+            serve_notify("STOPPING=1\nSTATUS=finishing requests");
             console_note(&s->engine.console, "stopping: %zu request%s at hand, finished first",
                          atomic_load(&s->active), atomic_load(&s->active) == 1 ? "" : "s");
         }

@@ -251,9 +251,17 @@ static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool d
                           enum gl_way kind, char cause[GL_CAUSE_BYTES])
 {
     EGLint major = 0, minor = 0;
+    char folders[GL_DRI_BYTES];
 
-    if (egl->display == EGL_NO_DISPLAY || !eglInitialize(egl->display, &major, &minor))
-        return explain(cause, "EGL does not start: %s", gl_egl_error_name(eglGetError()));
+    if (egl->display == EGL_NO_DISPLAY || !eglInitialize(egl->display, &major, &minor)) {
+        const char *error = gl_egl_error_name(eglGetError());
+        if (gl_dri_is_missing(folders))
+            return explain(cause,
+                           "Mesa has no drivers (no *_dri.so in %s): install the package "
+                           "libgl1-mesa-dri",
+                           folders);
+        return explain(cause, "EGL does not start: %s", error);
+    }
     if (!eglBindAPI(EGL_OPENGL_ES_API))
         return explain(cause, "EGL has no OpenGL ES: %s", gl_egl_error_name(eglGetError()));
     const char *exts = eglQueryString(egl->display, EGL_EXTENSIONS);
@@ -277,8 +285,11 @@ static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool d
         driver = eglQueryString(egl->display, EGL_VENDOR);
     gl_text_copy(egl->driver, sizeof(egl->driver), driver);
     if (!node->software && gl_renderer_is_software(egl->renderer))
-        return explain(cause, "EGL fell back to software (%s): no driver for this device",
-                       egl->renderer);
+        return explain(
+            cause,
+            "EGL fell back to software (%s): no driver for this device, install the package "
+            "libgl1-mesa-dri or the vendor's driver",
+            egl->renderer);
     if (kind >= GL_WAY_SURFACELESS && node->software && !gl_renderer_is_software(egl->renderer))
         return explain(cause, "EGL chose hardware (%s), not software", egl->renderer);
     return true;

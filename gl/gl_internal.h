@@ -70,6 +70,10 @@ bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
 void gl_egl_close(struct gl_egl *egl);
 /* Makes the context current in this thread. */
 bool gl_egl_make_current(const struct gl_egl *egl);
+/* Returns true if Mesa's EGL library is loaded, and the folders in which it looks for its drivers
+ * have none. Writes these folders, separated by colons. */
+#define GL_DRI_BYTES 100
+bool gl_dri_is_missing(char folders[GL_DRI_BYTES]);
 /* Returns true if `version` (GL_VERSION) is OpenGL ES 3.1 or later. Otherwise sets `words` to a
  * phrase such as "OpenGL ES 3.0 (Mesa 25.0.7), 3.1 is needed". */
 bool gl_version_check(const char *version, char words[GL_CAUSE_BYTES]);

@@ -584,13 +584,36 @@ static void loudness_case(void **state)
     process_finish(&r);
 }
 
+/* The package is named if Mesa's drivers are missing. */
+static void missing_drivers_are_named(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_run(
+        &(const struct process_params){
+            .args = (const char *const[]){"generate", "--device", "software", "-p", "a", "-n", "1",
+                                          NULL},
+            .env = (const char *const[]){"LIBGL_DRIVERS_PATH=" TEST_MISSING "/dri", NULL}},
+        &r);
+    const bool built_in = r.code == 0; /* Mesa 24.3 and newer */
+    if (!built_in) {
+        assert_code(&r, 1);
+        assert_one_error(&r, "(no *_dri.so in " TEST_MISSING "/dri): install the package "
+                             "libgl1-mesa-dri");
+    }
+    process_finish(&r);
+    if (built_in)
+        SKIP("this Mesa has its drivers in one library");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signal_while_loading), cmocka_unit_test(cancelled_json_is_whole),
-        cmocka_unit_test(signal_while_reading), cmocka_unit_test(nohup_is_respected),
-        cmocka_unit_test(closed_pipe_is_quiet), cmocka_unit_test(ignored_sigpipe_is_quiet_too),
-        cmocka_unit_test(no_cache_is_no_fault), cmocka_unit_test(cancelled_while_compiling),
+        cmocka_unit_test(signal_while_loading),      cmocka_unit_test(cancelled_json_is_whole),
+        cmocka_unit_test(signal_while_reading),      cmocka_unit_test(nohup_is_respected),
+        cmocka_unit_test(closed_pipe_is_quiet),      cmocka_unit_test(ignored_sigpipe_is_quiet_too),
+        cmocka_unit_test(no_cache_is_no_fault),      cmocka_unit_test(missing_drivers_are_named),
+        cmocka_unit_test(cancelled_while_compiling),
     };
     int failures = test_run_table("cli signals", signal_case, signals);
     failures += test_run_table("cli cancelled conversion", cancelled_convert_case, cancels);

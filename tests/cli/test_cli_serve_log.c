@@ -211,6 +211,38 @@ static void the_log_is_apart(void **state)
     process_finish(&r);
 }
 
+/* A reader of standard output that only reads the first line does not stop the server. */
+static void a_slow_reader_of_the_log_stops_nothing(void **state)
+{
+    static const char script[] =
+        "import http.client, json, signal, subprocess, sys\n"
+        "server = subprocess.Popen([sys.argv[1], 'serve', '--device', 'any', '--port', '0', '-c',\n"
+        "                           '64', '--json'], stdout=subprocess.PIPE, "
+        "stderr=subprocess.PIPE)\n"
+        "port = json.loads(server.stdout.readline())['port']\n"
+        "client = http.client.HTTPConnection('127.0.0.1', port, timeout=60)\n"
+        "for i in range(1500):\n"
+        "    client.request('GET', '/health')\n"
+        "    assert client.getresponse().read() == b'{\"status\":\"ok\"}'\n"
+        "client.close()\n"
+        "server.send_signal(signal.SIGTERM)\n"
+        "said = server.stderr.read().decode()\n"
+        "print('code', server.wait(), said.count('lines are dropped'))\n"
+        "lines = server.stdout.read().splitlines()\n"
+        "print(all(json.loads(line)['status'] == 200 for line in lines), 100 < len(lines) < "
+        "1500)\n";
+    struct process_result r;
+    (void)state;
+    process_run(
+        &(const struct process_params){
+            .program = "/usr/bin/env",
+            .args = (const char *const[]){"python3", "-c", script, process_program(), NULL}},
+        &r);
+    assert_code(&r, 0);
+    assert_string_equal(r.out, "code 0 1\nTrue True\n");
+    process_finish(&r);
+}
+
 /* ---- metrics --------------------------------------------------------------------------------- */
 
 static void assert_metric(const struct reply *r, const char *part)
@@ -288,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_say_what_happened),
         cmocka_unit_test(the_log_is_apart),
+        cmocka_unit_test(a_slow_reader_of_the_log_stops_nothing),
         cmocka_unit_test(metrics_tell_the_load),
     };
     int failures = cmocka_run_group_tests_name("serve: log", tests, NULL, NULL);

@@ -62,18 +62,22 @@ void serve_log_note_error(struct serve_exchange *ex, const struct serve_error *e
     f->code = error->code;
 }
 
+static const char *finish_of(const struct serve_exchange *ex, size_t choice)
+{
+    const char *finish = ex->choices[choice].finish;
+    return finish ? finish : ex->facts.error[0] ? "error" : "cancelled";
+}
+
 /* Writes the finish reasons of the answers, each once. */
 static void write_finish(const struct serve_exchange *ex, struct dgl_json_writer *w)
 {
     struct dgl_buf reasons = {0};
     for (size_t i = 0; i < ex->num_choices; i++) {
-        const char *reason = ex->choices[i].finish ? ex->choices[i].finish : "cancelled";
         bool known = false;
         for (size_t k = 0; k < i && !known; k++)
-            known =
-                strcmp(reason, ex->choices[k].finish ? ex->choices[k].finish : "cancelled") == 0;
+            known = strcmp(finish_of(ex, i), finish_of(ex, k)) == 0;
         if (!known)
-            dgl_buf_printf(&reasons, "%s%s", reasons.len ? "," : "", reason);
+            dgl_buf_printf(&reasons, "%s%s", reasons.len ? "," : "", finish_of(ex, i));
     }
     dgl_jw_field_cstr(w, "finish_reason", reasons.p ? reasons.p : "");
     dgl_buf_finish(&reasons);
@@ -105,11 +109,12 @@ static void write_line(struct serve *s, const struct dgl_buf *line)
 {
     pthread_mutex_lock(&s->log_lock);
     struct pollfd room = {.fd = s->log_fd, .events = POLLOUT};
-    if (poll(&room, 1, 0) == 0) {
+    const bool open = s->log_fd >= 0;
+    if (open && poll(&room, 1, 0) == 0) {
         if (!s->log_drops)
             console_error("serve: the reader of the access log is too slow: lines are dropped");
         s->log_drops = true;
-    } else if (write(s->log_fd, line->p, line->len) < 0) {
+    } else if (open && write(s->log_fd, line->p, line->len) < 0) {
         errno = 0; /* the server continues if the disk is full */
     }
     pthread_mutex_unlock(&s->log_lock);
@@ -122,8 +127,6 @@ void serve_log_write(const struct serve_exchange *ex)
     struct dgl_json_writer w = dgl_json_writer(&line, 0);
     char when[32];
     struct tm utc;
-    if (ex->server->log_fd < 0)
-        return;
     gmtime_r(&ex->end_time.tv_sec, &utc);
     const size_t len = strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(when + len, sizeof(when) - len, ".%03ldZ", ex->end_time.tv_nsec / 1000000);

@@ -72,7 +72,6 @@ struct serve_embedding {
 
 /* Facts about a request for its line in the access log. */
 struct serve_facts {
-    int key;                    /* number of the client's key, from 1; 0 if none is required */
     char proxy[64];             /* address of the trusted proxy that sent it, or "" */
     char error[256], param[96]; /* reason of a refusal or failure, or "" */
     const char *code;           /* static; of the error, or NULL */
@@ -114,6 +113,7 @@ struct serve_exchange {
     char method[12], path[128], client[64], origin[128];
     char id[SERVE_ID_BYTES]; /* of the request: the client's X-Request-Id, or a new one */
     size_t route;            /* for serve_metrics_request() */
+    size_t key;              /* number of its key from 1 on, or 0 */
     struct dgl_buf body;
     uint64_t announced; /* bytes of the body, or 0 if unknown */
     bool gzip;          /* the body is compressed */

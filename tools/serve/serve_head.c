@@ -80,7 +80,7 @@ size_t serve_head_before_path(const char *target)
 }
 
 /* Returns the number of the key that was sent, from 1, or 0 if it is missing or wrong. */
-static int key_of(const struct serve *s, const char *authorization)
+static size_t find_key(const struct serve *s, const char *authorization)
 {
     size_t found = 0;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
@@ -97,7 +97,7 @@ static int key_of(const struct serve *s, const char *authorization)
             differs |= (unsigned char)(given.p[i] ^ key[len ? i % len : 0]);
         found = differs || found ? found : k + 1;
     }
-    return (int)found;
+    return found;
 }
 
 /* The host of "HOST:PORT" or "[HOST]:PORT". */
@@ -334,9 +334,8 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
                         : gets ? "GET, HEAD, OPTIONS"
                                : "POST, OPTIONS";
     struct serve_error error = {0};
-    if (s->num_keys > 0)
-        ex->facts.key =
-            key_of(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"));
+    ex->key =
+        find_key(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"));
     const char *foreign =
         why_foreign(s, host, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
     if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
@@ -364,7 +363,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
         serve_exchange_answer(ex, 204);
         return;
     }
-    if (s->num_keys > 0 && !(route && route->open) && ex->facts.key == 0) {
+    if (s->num_keys > 0 && !(route && route->open) && ex->key == 0) {
         serve_refuse(&error, 401, NULL,
                      "a key is wanted: the header Authorization with Bearer and the key");
         error.code = "invalid_api_key";

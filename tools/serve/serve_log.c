@@ -140,8 +140,8 @@ void serve_log_write(const struct serve_exchange *ex)
     dgl_jw_field_cstr(&w, "id", ex->id);
     if (f->proxy[0])
         dgl_jw_field_cstr(&w, "proxy", f->proxy);
-    if (f->key)
-        dgl_jw_field_i64(&w, "key", f->key);
+    if (ex->key)
+        dgl_jw_field_u64(&w, "key", ex->key);
     if (ex->num_choices > 0 || ex->prompt_tokens > 0)
         write_answer(ex, &w);
     if (f->error[0]) {

@@ -48,11 +48,12 @@ size_t serve_head_before_path(const char *target)
     return scheme ? scheme + strcspn(target + scheme, "/") : 0;
 }
 
-static bool has_key(const struct serve *s, const char *authorization)
+/* Returns the number of the key from 1 on, or 0 if the header has none. */
+static size_t find_key(const struct serve *s, const char *authorization)
 {
-    bool found = false;
+    size_t found = 0;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
-        return false;
+        return 0;
     /* Removes blanks around the value of a header; libmicrohttpd leaves those at its end. */
     const struct dgl_str given = dgl_str_trim(dgl_str_of(authorization + 7));
     /* The time depends only on the length of the given key, not on how many of its bytes are
@@ -63,7 +64,7 @@ static bool has_key(const struct serve *s, const char *authorization)
         unsigned char differs = len != given.len;
         for (size_t i = 0; i < given.len; i++)
             differs |= (unsigned char)(given.p[i] ^ key[len ? i % len : 0]);
-        found |= !differs;
+        found |= differs ? 0 : k + 1;
     }
     return found;
 }
@@ -304,8 +305,9 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
         serve_exchange_answer(ex, 204);
         return;
     }
-    if (s->num_keys > 0 && !(route && route->open) &&
-        !has_key(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"))) {
+    ex->key =
+        find_key(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"));
+    if (s->num_keys > 0 && !(route && route->open) && ex->key == 0) {
         serve_refuse(&error, 401, NULL,
                      "a key is wanted: the header Authorization with Bearer and the key");
         error.code = "invalid_api_key";

@@ -19,16 +19,36 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+static void name_address(const struct sockaddr *address, char *out, size_t size)
+{
+    out[0] = '\0';
+    if (getnameinfo(address,
+                    address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                   : sizeof(struct sockaddr_in),
+                    out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+        out[0] = '\0';
+}
+
 void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size)
 {
     const union MHD_ConnectionInfo *info =
         mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     out[0] = '\0';
-    if (info && getnameinfo(info->client_addr,
-                            info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                                                     : sizeof(struct sockaddr_in),
-                            out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
-        out[0] = '\0';
+    if (info)
+        name_address(info->client_addr, out, size);
+}
+
+/* Closes a connection at once if its address has too many. */
+static enum MHD_Result accept_client(void *priv, const struct sockaddr *address, socklen_t len)
+{
+    struct serve *s = priv;
+    char client[64];
+    (void)len;
+    name_address(address, client, sizeof(client));
+    pthread_mutex_lock(&s->lock);
+    const bool crowded = serve_share_is_crowded(s, client);
+    pthread_mutex_unlock(&s->lock);
+    return crowded ? MHD_NO : MHD_YES;
 }
 
 static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connection *connection,
@@ -82,6 +102,21 @@ static size_t unescape(void *priv, struct MHD_Connection *connection, char *text
     return (size_t)(out - text);
 }
 
+/* Appends to the body. Refuses the request if all requests take too much memory. */
+static void take_bytes(struct serve_exchange *ex, const char *bytes, size_t len)
+{
+    const size_t before = ex->body.cap;
+    struct serve_error error = {0};
+    dgl_buf_append(&ex->body, bytes, len);
+    if (ex->body.cap == before || serve_share_charge(ex, ex->body.cap - before))
+        return;
+    serve_share_refuse_bytes(ex->server, ex->announced ? ex->announced : ex->body.len, &error);
+    dgl_buf_finish(&ex->body);
+    serve_share_keep(ex, 0);
+    serve_exchange_refuse(ex, &error);
+    ex->discards = true;
+}
+
 static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, const char *target,
                               const char *method, const char *version, const char *bytes,
                               size_t *len, void **of_request)
@@ -118,7 +153,7 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
             ex->discards = true;
         }
         if (!ex->discards)
-            dgl_buf_append(&ex->body, bytes, *len);
+            take_bytes(ex, bytes, *len);
         if (ex->discards && ex->sent > (size_t)s->opt->max_body + DISCARD_BYTES)
             result = MHD_NO;
         *len = 0;
@@ -276,9 +311,10 @@ bool serve_http_start(struct serve *s, uint16_t *port)
     }
     *port = (uint16_t)number;
     s->max_links = limit;
+    serve_share_open(s);
     s->http = mhd.start_daemon(
-        MHD_USE_EPOLL_INTERNALLY | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL, handle, s,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, limit,
+        MHD_USE_EPOLL_INTERNALLY | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC, 0, accept_client, s,
+        handle, s, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, limit,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opt->timeout,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVE_HEAD_BYTES, MHD_OPTION_THREAD_POOL_SIZE,
         limit >= 4 * THREADS ? (unsigned)THREADS : 1u, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,

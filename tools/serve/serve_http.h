@@ -32,6 +32,7 @@ struct serve_link {
     struct serve *server;
     struct serve_link *next, *before;
     int fd;
+    char client[64]; /* its address */
     /* busy: a request is being answered. begun: also if only a part of a request was received. */
     atomic_bool busy, begun;
     _Atomic uint64_t since_ns;

@@ -4,6 +4,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "core/base/clock.h"
@@ -49,6 +50,7 @@ void serve_link_note(void *priv, struct MHD_Connection *connection, void **conte
             return;
         link->server = s;
         link->fd = info->connect_fd;
+        serve_http_name_client(connection, link->client, sizeof(link->client));
         atomic_store(&link->since_ns, dgl_now_ns());
         pthread_mutex_lock(&s->lock);
         link->next = s->links;
@@ -69,6 +71,14 @@ void serve_link_note(void *priv, struct MHD_Connection *connection, void **conte
         free(link);
         *context = NULL;
     }
+}
+
+unsigned serve_link_count(const struct serve *s, const char *client)
+{
+    unsigned count = 0;
+    for (const struct serve_link *link = s->links; link; link = link->next)
+        count += strcmp(link->client, client) == 0;
+    return count;
 }
 
 void serve_exchange_leave(struct serve_exchange *ex)

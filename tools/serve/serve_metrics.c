@@ -30,6 +30,13 @@ void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *i
     pthread_mutex_unlock(&m->lock);
 }
 
+void serve_metrics_memory(struct serve_metrics *m, const struct dgl_memory *memory)
+{
+    pthread_mutex_lock(&m->lock);
+    m->memory = *memory;
+    pthread_mutex_unlock(&m->lock);
+}
+
 void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info)
 {
     pthread_mutex_lock(&m->lock);
@@ -85,6 +92,8 @@ void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out)
         {"kv_pages_used", "gauge", "Of these, such as sequences have.", b->pages_used},
         {"preemptions_total", "counter", "Times that a request gave its pages up and waited again.",
          b->preempted - before->preempted},
+        {"request_memory_bytes", "gauge", "Memory of requests that are read or wait.",
+         atomic_load(&m->request_bytes)},
         {"scratch_bytes", "gauge", "Other device memory of a sequence, and shared.",
          m->memory.scratch_bytes},
     };

@@ -3,6 +3,7 @@
 #define DGL_TOOLS_SERVE_METRICS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "core/base/str.h"
 #include "core/dopplergl.h"
@@ -22,11 +23,13 @@ struct serve_metrics {
     struct dgl_batch_info batch;                    /* as of the engine's last step */
     struct dgl_batch_info before;                   /* when the server became ready */
     struct dgl_memory memory;
+    _Atomic uint64_t request_bytes; /* memory of requests: bodies, trees, ids */
 };
 
 void serve_metrics_request(struct serve_metrics *m, int status);
 void serve_metrics_token(struct serve_metrics *m, bool first, double seconds);
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info);
+void serve_metrics_memory(struct serve_metrics *m, const struct dgl_memory *memory);
 /* Excludes the work of the batch until now from the counters. */
 void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info);
 void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out);

@@ -1,0 +1,276 @@
+/* Limits of `dopplergl serve`: memory of requests, places of one key, and the order of keys. */
+#include "tests/support/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "tests/support/process.h"
+#include "tests/support/test.h"
+
+#define TEXT  "/v1/completions"
+#define KEY_A "Authorization: Bearer a\r\n"
+#define KEY_B "Authorization: Bearer b\r\n"
+
+/* Starts a server with the keys a and b. */
+static char *start_with_keys(struct server *s, const char *const *more)
+{
+    char *dir = test_tmpdir(), *file = checked(dgl_path_join(dir, "keys"));
+    const char *args[16] = {"--api-key-file", file, "-c", "256"};
+    test_write_file(dir, "keys", "a\nb\n", 4);
+    for (size_t i = 0; more && more[i]; i++)
+        args[4 + i] = more[i];
+    server_start(s, args);
+    free(file);
+    return dir;
+}
+
+static void end_with_keys(struct server *s, char *dir)
+{
+    server_end(s);
+    test_tmpdir_remove(dir);
+}
+
+static int send_with(const struct server *s, const char *headers, const char *body)
+{
+    char *request = server_request(TEXT, headers, body);
+    const int fd = server_connect(s);
+    assert_true(server_send(fd, request, strlen(request)));
+    free(request);
+    return fd;
+}
+
+/* A metric of a server that wants a key. */
+static int64_t metric(const struct server *s, const char *name)
+{
+    struct reply r;
+    char wanted[128];
+    snprintf(wanted, sizeof(wanted), "\ndopplergl_%s ", name);
+    server_call(s, "GET", "/metrics", KEY_A, NULL, &r);
+    const char *at = strstr(r.body, wanted);
+    if (!at)
+        fail_msg("/metrics has no %s", name);
+    const int64_t value = strtoll(at + strlen(wanted), NULL, 10);
+    reply_finish(&r);
+    return value;
+}
+
+static void wait_for(const struct server *s, const char *name, int64_t value)
+{
+    int64_t now = 0;
+    for (int i = 0; i < 3000 && (now = metric(s, name)) != value; i++)
+        usleep(10000);
+    if (now != value)
+        fail_msg("%s is %lld, wanted %lld", name, (long long)now, (long long)value);
+}
+
+/* Many answers of one key do not delay the answer of another key by more than the running one. */
+static void keys_take_turns(void **state)
+{
+    struct server s;
+    struct reply many, one;
+    (void)state;
+    char *dir = start_with_keys(&s, (const char *const[]){"--parallel", "1", NULL});
+    const int of_a = send_with(&s, KEY_A,
+                               "{\"prompt\":\"Once\",\"n\":20,\"max_tokens\":50,"
+                               "\"ignore_eos\":true}");
+    wait_for(&s, "requests_waiting", 19);
+    server_call(&s, "POST", TEXT, KEY_B, "{\"prompt\":\"A dog\",\"max_tokens\":1}", &one);
+    assert_int_equal(one.status, 200);
+    const int64_t waiting = metric(&s, "requests_waiting");
+    if (waiting < 8)
+        fail_msg("%lld answers of the other key waited after the answer, wanted 8 or more",
+                 (long long)waiting);
+    server_receive(of_a, NULL, &many);
+    assert_int_equal(many.status, 200);
+    assert_int_equal(dgl_json_count(dgl_json_get(reply_json(&many), "choices")), 20);
+    reply_finish(&one);
+    reply_finish(&many);
+    close(of_a);
+    end_with_keys(&s, dir);
+}
+
+/* A later request of the same key is not behind all choices of an earlier one either. */
+static void requests_of_a_key_take_turns(void **state)
+{
+    struct server s;
+    struct reply many, one;
+    (void)state;
+    server_start(&s, (const char *const[]){"--parallel", "2", "-c", "256", NULL});
+    const int first = send_with(&s, "",
+                                "{\"prompt\":\"Once\",\"n\":20,\"max_tokens\":50,"
+                                "\"ignore_eos\":true}");
+    server_wait_for_metric(&s, "requests_waiting", 18);
+    server_post(&s, TEXT, "{\"prompt\":\"A dog\",\"max_tokens\":1}", &one);
+    assert_int_equal(one.status, 200);
+    const int64_t waiting = server_metric(&s, "requests_waiting");
+    if (waiting < 8)
+        fail_msg("%lld choices waited after the answer, wanted 8 or more", (long long)waiting);
+    server_receive(first, NULL, &many);
+    assert_int_equal(many.status, 200);
+    reply_finish(&one);
+    reply_finish(&many);
+    close(first);
+    server_end(&s);
+}
+
+struct limit {
+    const char *name, *option, *value;
+    const char *before, *body; /* the first stays in the queue */
+    int status;
+    const char *part;
+};
+#define ENDLESS "\"max_tokens\":-1,\"ignore_eos\":true"
+static const struct limit limits[] = {
+    {"half of the queue", "--queue", "5", "{\"prompt\":\"Once\",\"n\":3," ENDLESS "}",
+     "{\"prompt\":\"Once\",\"n\":2,\"max_tokens\":1}", 429, "at most 3 of one key"},
+    {"answers", "--max-client-requests", "2", "{\"prompt\":\"Once\",\"n\":2," ENDLESS "}",
+     "{\"prompt\":\"Once\",\"max_tokens\":1}", 429, "at most 2 of one key"},
+    {"prompt tokens", "--max-client-tokens", "10", "{\"prompt\":[1,2,3,4,5,6,7,8]," ENDLESS "}",
+     "{\"prompt\":[1,2,3],\"max_tokens\":1}", 429, "8 prompt tokens in the queue, at most 10"},
+};
+
+/* A key that has its share gets 429, and another key is served. */
+static void test_limit(void **state)
+{
+    const struct limit *row = *state;
+    struct server s;
+    struct reply r;
+    char *dir = start_with_keys(
+        &s, (const char *const[]){"--parallel", "1", row->option, row->value, NULL});
+    const int fd = send_with(&s, KEY_A, row->before);
+    wait_for(&s, "requests_running", 1);
+    server_call(&s, "POST", TEXT, KEY_A, row->body, &r);
+    reply_assert_error(&r, row->status, NULL, row->part);
+    assert_contains(r.head, "Retry-After: ");
+    assert_contains(r.body, "rate_limit_exceeded");
+    reply_finish(&r);
+    close(fd);
+    wait_for(&s, "requests_running", 0);
+    wait_for(&s, "requests_waiting", 0);
+    server_call(&s, "POST", TEXT, KEY_A, row->body, &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+    end_with_keys(&s, dir);
+}
+
+/* Returns a body of about this many bytes, with text or with many small values. */
+static char *body_of(size_t bytes, bool values)
+{
+    struct dgl_buf out = {0};
+    dgl_buf_puts(&out, "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"x\":[\"");
+    while (out.len < bytes)
+        dgl_buf_puts(&out, values ? "\",\"" : "0123456789abcdef");
+    dgl_buf_puts(&out, "\"]}");
+    return checked(dgl_buf_take(&out));
+}
+
+/* The bodies and trees of waiting requests are freed. */
+static void waiting_requests_are_small(void **state)
+{
+    struct server s;
+    int fd[8];
+    (void)state;
+    server_start(&s, (const char *const[]){"--parallel", "1", "-c", "256", NULL});
+    char *body = body_of(1 << 20, false);
+    for (int i = 0; i < 8; i++)
+        fd[i] = send_with(&s, "", body);
+    server_wait_for_metric(&s, "requests_waiting", 7);
+    const int64_t bytes = server_metric(&s, "request_memory_bytes");
+    if (bytes <= 0 || bytes > 65536)
+        fail_msg("8 requests of 1 MiB hold %lld bytes, wanted at most 65536", (long long)bytes);
+    for (int i = 0; i < 8; i++)
+        close(fd[i]);
+    server_wait_for_metric(&s, "requests_running", 0);
+    server_wait_for_metric(&s, "request_memory_bytes", 0);
+    free(body);
+    server_end(&s);
+}
+
+/* Requests that take more memory than all may are refused, others are answered. */
+static void memory_is_bounded(void **state)
+{
+    static const struct {
+        const char *name;
+        size_t bytes;
+        bool values;
+    } cases[] = {{"a body", 3 << 20, false}, {"a tree", 200000, true}};
+    struct server s;
+    struct reply r;
+    (void)state;
+    server_start(&s, (const char *const[]){"--max-request-memory", "2M", "-c", "256", NULL});
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *body = body_of(cases[i].bytes, cases[i].values);
+        server_post(&s, TEXT, body, &r);
+        print_message("%s\n", cases[i].name);
+        reply_assert_error(&r, 503, NULL, "may take 2 MiB");
+        assert_contains(r.head, "Retry-After: ");
+        reply_finish(&r);
+        free(body);
+        server_wait_for_metric(&s, "request_memory_bytes", 0);
+    }
+    server_post(&s, TEXT, "{\"prompt\":\"A dog\",\"max_tokens\":2}", &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+    server_end(&s);
+}
+
+/* The number of values of a body is limited, whatever memory there is. */
+static void values_are_counted(void **state)
+{
+    struct server s;
+    struct reply r;
+    (void)state;
+    server_start(&s, (const char *const[]){"-c", "256", NULL});
+    char *body = body_of(3 << 20, true);
+    server_post(&s, TEXT, body, &r);
+    reply_assert_error(&r, 400, NULL, "at most 500000 values");
+    reply_finish(&r);
+    free(body);
+    server_end(&s);
+}
+
+/* A connection beyond the limit of its address is closed. */
+static void connections_are_counted(void **state)
+{
+    struct server s;
+    struct reply r;
+    int fd[3];
+    (void)state;
+    server_start(&s, (const char *const[]){"--max-client-connections", "3", "-c", "64", NULL});
+    for (int i = 0; i < 3; i++) {
+        fd[i] = server_connect(&s);
+        assert_true(server_send(fd[i], "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 42));
+        server_receive(fd[i], NULL, &r);
+        assert_int_equal(r.status, 200);
+        reply_finish(&r);
+    }
+    const int more = server_connect(&s);
+    char byte;
+    assert_true(read(more, &byte, 1) <= 0);
+    close(more);
+    for (int i = 0; i < 3; i++)
+        close(fd[i]);
+    usleep(500000);
+    server_call(&s, "GET", "/health", "", NULL, &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+    server_end(&s);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(keys_take_turns),
+    cmocka_unit_test(requests_of_a_key_take_turns),
+    cmocka_unit_test(waiting_requests_are_small),
+    cmocka_unit_test(memory_is_bounded),
+    cmocka_unit_test(values_are_counted),
+    cmocka_unit_test(connections_are_counted),
+};
+
+int main(void)
+{
+    int failures = cmocka_run_group_tests_name("serve: limits", tests, NULL, NULL);
+    failures += test_run_table("serve: limit", test_limit, limits);
+    return failures;
+}

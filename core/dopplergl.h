@@ -1591,6 +1591,10 @@ struct dgl_request_params {
     size_t num_ids;        /* tokens */
     bool no_parse_special; /* see dgl_encode_params */
     int32_t max_tokens;    /* as in dgl_generate_params */
+    /* Requests share the KV cache of equal beginnings of their prompts only if their scopes are
+     * equal. Use a scope per user if the time of a request must not reveal the prompts of others.
+     * Sessions are in scope 0. */
+    uint64_t prefix_scope;
     struct dgl_sampling sampling;
     const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
     size_t num_stop;

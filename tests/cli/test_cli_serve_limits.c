@@ -259,7 +259,46 @@ static void connections_are_counted(void **state)
     server_end(&s);
 }
 
+/* Prompt tokens that were found in the cache: for key a after key b, then for b again. */
+static const struct {
+    const char *mode; /* NULL: the default */
+    int64_t other, again;
+} scopes[] = {{NULL, 0, 64}, {"key", 0, 64}, {"all", 64, 64}, {"none", 0, 0}};
+
+static void keys_share_no_prompts(void **state)
+{
+    struct dgl_buf body = {0};
+    (void)state;
+    dgl_buf_puts(&body, "{\"max_tokens\":1,\"prompt\":[1");
+    for (int i = 0; i < 100; i++)
+        dgl_buf_printf(&body, ",%d", 5 + i);
+    dgl_buf_puts(&body, "]}");
+    for (size_t i = 0; i < sizeof(scopes) / sizeof(scopes[0]); i++) {
+        static const char *const keys[] = {KEY_B, KEY_A, KEY_B};
+        const int64_t wanted[] = {0, scopes[i].other, scopes[i].again};
+        struct server s;
+        char *dir = start_with_keys(
+            &s,
+            scopes[i].mode ? (const char *const[]){"--share-prefix", scopes[i].mode, NULL} : NULL);
+        for (int k = 0; k < 3; k++) {
+            struct reply r;
+            server_call(&s, "POST", TEXT, keys[k], body.p, &r);
+            const struct dgl_json *usage = dgl_json_get(reply_json(&r), "usage");
+            const int64_t got =
+                reply_number(dgl_json_get(usage, "prompt_tokens_details"), "cached_tokens");
+            if (got != wanted[k])
+                fail_msg("%s, request %d: %lld cached tokens, wanted %lld",
+                         scopes[i].mode ? scopes[i].mode : "default", k, (long long)got,
+                         (long long)wanted[k]);
+            reply_finish(&r);
+        }
+        end_with_keys(&s, dir);
+    }
+    dgl_buf_finish(&body);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(keys_share_no_prompts),
     cmocka_unit_test(keys_take_turns),
     cmocka_unit_test(requests_of_a_key_take_turns),
     cmocka_unit_test(waiting_requests_are_small),

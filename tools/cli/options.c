@@ -187,6 +187,9 @@ static const struct option table[] = {
     VALUE("serve", 0, "max-request-memory", "BYTES", PATH, max_request_memory,
           "memory of all requests together, with K, M or G; above it new requests get 503 "
           "(default: a quarter of the memory)"),
+    WORD("serve", 0, "share-prefix", "all|key|none", WORD, share_prefix, "all|key|none",
+         "which requests share the KV cache of equal beginnings of prompts: all, those of one key "
+         "(or address), or none (default: key with several keys, else all)"),
     NUMBER("serve", 0, "max-client-connections", "N", I32, max_client_connections, 1, 65536,
            "connections from one address (default: a quarter of --max-connections; no limit for "
            "this machine)"),

@@ -83,7 +83,7 @@ struct options {
     const char *host, *alias, *api_key, *api_key_file, *log_file, *pooling, *cors;
     int32_t port, parallel, queue, timeout, max_body, max_connections, drain_timeout,
         sse_ping_interval;
-    const char *max_request_memory;
+    const char *max_request_memory, *share_prefix;
     int32_t max_client_connections, max_client_requests, max_client_tokens; /* 0: the default */
     bool insecure;
     /* bench serve */

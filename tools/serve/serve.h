@@ -119,7 +119,8 @@ struct serve_exchange {
     bool abandoned; /* no more choices are started */
     struct serve_embedding embed;
     size_t prompt_tokens, reused_tokens, tokens;
-    char name[40]; /* "chatcmpl-..." */
+    uint64_t scope; /* of its pages in the prefix cache */
+    char name[40];  /* "chatcmpl-..." */
     int64_t created;
 };
 

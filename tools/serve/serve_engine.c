@@ -274,8 +274,9 @@ static void start_choice(struct serve_exchange *ex)
     const enum dgl_status status = dgl_batch_submit(
         s->batch,
         dgl_request_params(.ids = ex->prompt_ids + first, .num_ids = ex->ends[prompt] - first,
-                           .max_tokens = r->max_tokens, .sampling = sampling, .stop = r->stop,
-                           .num_stop = r->num_stop, .ignore_eos = r->ignore_eos, .shown = s->shown,
+                           .max_tokens = r->max_tokens, .prefix_scope = ex->scope,
+                           .sampling = sampling, .stop = r->stop, .num_stop = r->num_stop,
+                           .ignore_eos = r->ignore_eos, .shown = s->shown,
                            .num_shown = r->kind == SERVE_CHAT ? s->num_shown : 0,
                            .logprobs = r->logprobs, .top_logprobs = r->top_logprobs,
                            .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,

@@ -218,6 +218,7 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     snprintf(ex->name, sizeof(ex->name), "%s-%016llx", kind == SERVE_CHAT ? "chatcmpl" : "cmpl",
              (unsigned long long)unique[0]);
     ex->created = (int64_t)time(NULL);
+    ex->scope = serve_share_scope(ex, unique[0]);
     release(ex);
     pthread_mutex_lock(&s->lock);
     const bool over = s->over,

@@ -139,6 +139,24 @@ void serve_share_leave(struct serve_exchange *ex)
     pthread_mutex_unlock(&s->lock);
 }
 
+uint64_t serve_share_scope(const struct serve_exchange *ex, uint64_t unique)
+{
+    const struct serve *s = ex->server;
+    const char *mode = s->opt->share_prefix;
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    if (!mode)
+        mode = s->num_keys > 1 ? "key" : "all";
+    if (strcmp(mode, "all") == 0)
+        return 0;
+    if (strcmp(mode, "none") == 0)
+        return unique | 1;
+    if (ex->key)
+        return ex->key;
+    for (const char *c = ex->client; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    return hash | 1;
+}
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
 bool serve_share_take(struct serve_exchange *ex, size_t answers, size_t prompt_tokens,

@@ -54,6 +54,9 @@ void serve_share_keep(struct serve_exchange *ex, uint64_t bytes);
 /* Fills *error with 503: the server has no memory for a request of `bytes`. Returns false. */
 bool serve_share_refuse_bytes(const struct serve *s, uint64_t bytes, struct serve_error *error);
 
+/* Returns the scope of a request in the prefix cache; `unique` differs for each request. */
+uint64_t serve_share_scope(const struct serve_exchange *ex, uint64_t unique);
+
 /* Finds the tenant of an exchange. Returns false if memory is exhausted. */
 bool serve_share_join(struct serve_exchange *ex);
 void serve_share_leave(struct serve_exchange *ex);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/file.h"
 #include "tests/support/process.h"
 #include "tests/support/test.h"
@@ -297,8 +298,85 @@ static void keys_share_no_prompts(void **state)
     dgl_buf_finish(&body);
 }
 
+/* Refusals that the head decides. The body stays away, or is larger than the socket's buffers. */
+static const struct {
+    const char *name, *head;
+    int status;
+    size_t bytes; /* of the body that are sent after the head */
+} heads[] = {
+    {"no key", "POST /v1/completions HTTP/1.1\r\nContent-Length: 100000\r\n", 401, 0},
+    {"no path", "POST /nothing HTTP/1.1\r\n" KEY_A "Content-Length: 100000\r\n", 404, 0},
+    {"a method", "PUT /v1/models HTTP/1.1\r\n" KEY_A "Content-Length: 100000\r\n", 405, 0},
+    {"a large body", "POST /tokenize HTTP/1.1\r\n" KEY_A "Content-Length: 9000000\r\n", 413, 0},
+    {"a body in chunks", "POST /nothing HTTP/1.1\r\n" KEY_A "Transfer-Encoding: chunked\r\n", 404,
+     0},
+    {"a body that comes", "POST /nothing HTTP/1.1\r\n" KEY_A "Content-Length: 8000000\r\n", 404,
+     4000000},
+};
+
+/* They are answered at once, and the connection is closed. A client that sends a part of the body
+ * first can still read the answer. */
+static void heads_are_answered_at_once(void **state)
+{
+    struct server s;
+    (void)state;
+    char *dir = start_with_keys(&s, NULL), *junk = calloc(1, 8000000);
+    assert_non_null(junk);
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        struct dgl_buf head = {0}, rest = {0};
+        struct reply r;
+        print_message("%s\n", heads[i].name);
+        dgl_buf_printf(&head, "%sHost: localhost\r\n\r\n", heads[i].head);
+        const int fd = server_connect(&s);
+        const uint64_t start = dgl_now_ns();
+        assert_true(server_send(fd, head.p, head.len));
+        if (heads[i].bytes)
+            server_send(fd, junk, heads[i].bytes);
+        server_receive(fd, &rest, &r);
+        assert_int_equal(r.status, heads[i].status);
+        assert_contains(r.head, "Connection: close");
+        assert_false(server_receive_until(fd, "HTTP", &rest));
+        if (dgl_now_ns() - start > 20000000000u)
+            fail_msg("%s: answered after %.1f s", heads[i].name,
+                     (double)(dgl_now_ns() - start) / 1e9);
+        reply_finish(&r);
+        dgl_buf_finish(&head);
+        dgl_buf_finish(&rest);
+        close(fd);
+    }
+    free(junk);
+    end_with_keys(&s, dir);
+}
+
+/* If all connections are taken by bodies that make no progress, they give way. */
+static void stalled_bodies_make_room(void **state)
+{
+    static const char begin[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                                "Content-Length: 100000\r\n\r\n{";
+    struct server s;
+    struct reply r;
+    int fd[8];
+    (void)state;
+    server_start(&s, (const char *const[]){"--max-connections", "8", "-c", "64", NULL});
+    for (int i = 0; i < 8; i++) {
+        fd[i] = server_connect(&s);
+        assert_true(server_send(fd[i], begin, sizeof(begin) - 1));
+    }
+    const uint64_t start = dgl_now_ns();
+    server_call(&s, "GET", "/health", "", NULL, &r);
+    assert_int_equal(r.status, 200);
+    if (dgl_now_ns() - start > 60000000000u)
+        fail_msg("answered after %.1f s", (double)(dgl_now_ns() - start) / 1e9);
+    reply_finish(&r);
+    for (int i = 0; i < 8; i++)
+        close(fd[i]);
+    server_end(&s);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(keys_share_no_prompts),
+    cmocka_unit_test(heads_are_answered_at_once),
+    cmocka_unit_test(stalled_bodies_make_room),
     cmocka_unit_test(keys_take_turns),
     cmocka_unit_test(requests_of_a_key_take_turns),
     cmocka_unit_test(waiting_requests_are_small),

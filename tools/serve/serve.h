@@ -124,6 +124,13 @@ struct serve_exchange {
     int64_t created;
 };
 
+/* A socket whose client may still send a body that nobody wants. */
+struct serve_lingering {
+    int fd;         /* a duplicate */
+    uint64_t until; /* dgl_now_ns(); 0 if the slot is free */
+};
+#define SERVE_LINGERING 32
+
 struct serve {
     const struct options *opt;
     struct engine engine;
@@ -156,7 +163,8 @@ struct serve {
     bool reads_no_more;       /* the threads that read large bodies must end */
     struct serve_link *links; /* connections */
     unsigned max_links;       /* largest number of open connections */
-    char unwell[256];         /* reason why /health reports a failure, or "" */
+    struct serve_lingering lingering[SERVE_LINGERING];
+    char unwell[256]; /* reason why /health reports a failure, or "" */
     /* Used without a lock: */
     atomic_bool ready;        /* the model can answer */
     atomic_bool draining;     /* new requests are refused */

@@ -13,7 +13,7 @@
 #include "core/base/clock.h"
 #include "tools/serve/serve_http.h"
 
-/* Part of a refused body that is read, so that the client can read the answer. */
+/* Part of a body that is read after it exceeded a limit, so that the client can read the answer. */
 #define DISCARD_BYTES (64u << 20)
 #define THREADS       4
 
@@ -102,6 +102,16 @@ static size_t unescape(void *priv, struct MHD_Connection *connection, char *text
     return (size_t)(out - text);
 }
 
+/* Returns true if bytes of a body follow the head. */
+static bool has_body(struct MHD_Connection *connection, const struct serve_exchange *ex)
+{
+    /* libmicrohttpd reads no further request after an early answer only for these methods. */
+    const bool may = strcmp(ex->method, "POST") == 0 || strcmp(ex->method, "PUT") == 0;
+    return may &&
+           (ex->announced > 0 || mhd.lookup_connection_value(connection, MHD_HEADER_KIND,
+                                                             MHD_HTTP_HEADER_TRANSFER_ENCODING));
+}
+
 /* Appends to the body. Refuses the request if all requests take too much memory. */
 static void take_bytes(struct serve_exchange *ex, const char *bytes, size_t len)
 {
@@ -132,20 +142,26 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
         if (link) {
             atomic_store(&link->since_ns, dgl_now_ns());
             atomic_store(&link->begun, true);
+            atomic_store(&link->received, 0);
         }
         pthread_mutex_lock(&ex->lock);
         serve_head_decide(ex, connection,
                           &(const struct serve_first_line){method, target, version});
         ex->discards = ex->state == EXCHANGE_ANSWERED;
-        const char *expects = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Expect");
-        if (ex->closes || (ex->discards && expects) || /* the client waits before the body */
-            (ex->discards && ex->announced > (uint64_t)s->opt->max_body + DISCARD_BYTES))
+        /* An answer that does not depend on the body does not wait for it. */
+        ex->closes |= ex->discards && has_body(connection, ex);
+        if (ex->closes) {
+            serve_link_linger(connection);
             result = serve_send_answer(ex, connection);
+        }
         pthread_mutex_unlock(&ex->lock);
         return result;
     }
     pthread_mutex_lock(&ex->lock);
     if (*len > 0) {
+        struct serve_link *link = serve_link_of(connection);
+        if (link)
+            atomic_store(&link->received, ex->sent + *len);
         ex->sent += *len; /* counts the body until there is an answer */
         if (!ex->discards && ex->sent > (size_t)s->opt->max_body) {
             serve_reply_fail(ex, 413, "the body has more than the %lld bytes that are taken",

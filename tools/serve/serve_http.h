@@ -36,7 +36,8 @@ struct serve_link {
     /* busy: a request is being answered. begun: also if only a part of a request was received. */
     atomic_bool busy, begun;
     _Atomic uint64_t since_ns;
-    bool asked;         /* a request was begun or refused on this connection */
+    _Atomic uint64_t received; /* bytes of the body */
+    bool asked;                /* a request was begun or refused on this connection */
     const char *target; /* target of the request that begins, in the buffer of libmicrohttpd */
     size_t target_len;  /* bytes before the first NUL */
 };
@@ -46,6 +47,10 @@ struct serve_link *serve_link_of(struct MHD_Connection *connection);
 /* MHD's notification of connections; `priv` is the server. */
 void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
                      enum MHD_ConnectionNotificationCode how);
+/* Keeps the socket open for a moment after libmicrohttpd closes it, and reads the rest of a body that
+ * nobody wants. If a socket is closed over bytes that were not read, the client's kernel may drop the
+ * answer. */
+void serve_link_linger(struct MHD_Connection *connection);
 /* Part of serve_http_look(). Returns false if not all connections could be checked. */
 bool serve_link_look(struct serve *s);
 /* Marks an exchange whose client left. The caller must hold the exchange's lock. */

@@ -164,7 +164,7 @@ static bool keep_spellings(cJSON *node, const char *text, size_t len, size_t *at
 }
 
 static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, const char *text,
-                                 size_t len, const struct json_scan *scan)
+                                 size_t len, size_t most_values, const struct json_scan *scan)
 {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < scan->offset && i < len; i++) {
@@ -179,12 +179,16 @@ static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, co
         dgl_buf_printf(&found, "'%c'", c);
     else
         dgl_buf_printf(&found, "byte 0x%02X", c);
+    struct dgl_buf wanted = {0};
+    if (scan->values > most_values)
+        dgl_buf_printf(&wanted, "at most %zu values", most_values);
     struct dgl_buf where = {0};
     if (memchr(text, '\n', len)) /* a text of one line needs no line number */
         dgl_buf_printf(&where, "line %zu, ", line);
-    enum dgl_status status =
-        dgl_fail(log, DGL_ERR_FORMAT, "%s: %sbyte %zu: found %s, wanted %s", name,
-                 where.p ? where.p : "", column, found.p ? found.p : "?", scan->wanted);
+    enum dgl_status status = dgl_fail(log, DGL_ERR_FORMAT, "%s: %sbyte %zu: found %s, wanted %s",
+                                      name, where.p ? where.p : "", column, found.p ? found.p : "?",
+                                      wanted.p ? wanted.p : scan->wanted);
+    dgl_buf_finish(&wanted);
     dgl_buf_finish(&where);
     dgl_buf_finish(&found);
     return status;
@@ -212,13 +216,19 @@ static cJSON *parse_scanned(const char *text, size_t len, bool has_nuls)
 enum dgl_status dgl_json_parse(const struct dgl_log *log, const char *name, const char *text,
                                size_t len, struct dgl_json_doc **out)
 {
+    return dgl_json_parse_most(log, name, text, len, json_max_values, out);
+}
+
+enum dgl_status dgl_json_parse_most(const struct dgl_log *log, const char *name, const char *text,
+                                    size_t len, size_t most_values, struct dgl_json_doc **out)
+{
     *out = NULL;
     if (len > INT_MAX)
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: %zu bytes of JSON, wanted at most %d", name, len,
                         INT_MAX);
     struct json_scan scan;
-    if (!json_scan(text, len, &scan))
-        return fail_scan(log, name, text, len, &scan);
+    if (!json_scan(text, len, most_values, &scan))
+        return fail_scan(log, name, text, len, most_values, &scan);
     bool has_nuls = scan.nul_escapes > 0;
     struct dgl_json_doc *doc = dgl_new(struct dgl_json_doc);
     if (!doc)

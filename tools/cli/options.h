@@ -85,6 +85,8 @@ struct options {
         sse_ping_interval;
     struct option_strs alias, trust_proxy;
     const char *template_kwargs, *reasoning_format, *api_prefix;
+    const char *max_request_memory, *share_prefix;
+    int32_t max_client_connections, max_client_requests, max_client_tokens; /* 0: the default */
     bool insecure, no_page;
     /* bench serve */
     double rate, duration, slo_ttft, slo_itl;

@@ -25,6 +25,7 @@ static void write_answer(struct serve_exchange *ex)
         dgl_jw_key(&w, "embedding");
         if (ex->request.base64) {
             dgl_buf_base64(&text, row, width * sizeof(*row));
+            ex->out.failed |= text.failed;
             dgl_jw_cstr(&w, text.p);
         } else {
             dgl_jw_array(&w);
@@ -101,8 +102,7 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
     s->engine.console.log.error = &why;
     if (!s->embedder)
         TRY(dgl_session_create(s->engine.model,
-                               dgl_session_params(.context = s->metrics.batch.context,
-                                                  .chunk = s->opt->ubatch,
+                               dgl_session_params(.context = s->context, .chunk = s->opt->ubatch,
                                                   .chunk_name = "--ubatch"),
                                &s->embedder));
     if (!e->rows) {

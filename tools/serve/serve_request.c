@@ -81,6 +81,14 @@ static const struct dgl_json *field(const struct reader *rd, const char *key)
     return dgl_json_is(value, DGL_JSON_NULL) ? NULL : value;
 }
 
+/* Copies a text that is used after the tree of the body is released. */
+static bool keep_text(const struct reader *rd, struct dgl_str text, struct dgl_str *out)
+{
+    const char *copy = dgl_arena_strndup(&rd->r->arena, text.p, text.len);
+    *out = (struct dgl_str){copy, copy ? text.len : 0};
+    return copy || fail_memory(rd);
+}
+
 /* ---- plain fields ---------------------------------------------------------------------------- */
 
 enum field_type {
@@ -191,8 +199,8 @@ static bool read_fields(const struct reader *rd)
             *(int32_t *)out = (int32_t)whole;
         else if (type == FIELD_REAL)
             *(float *)out = (float)number;
-        else if (type == FIELD_TEXT)
-            *(struct dgl_str *)out = dgl_json_str(value);
+        else if (type == FIELD_TEXT && !keep_text(rd, dgl_json_str(value), out))
+            return false;
     }
     return true;
 }
@@ -250,7 +258,10 @@ static bool read_stop(const struct reader *rd)
             return refuse(rd, "stop",
                           "a string of 'stop' has %zu bytes, wanted 1 to %d and no U+0000",
                           text.len, MAX_STOP_LEN);
-        rd->r->stop[rd->r->num_stop++] = text.p;
+        struct dgl_str copy;
+        if (!keep_text(rd, text, &copy))
+            return false;
+        rd->r->stop[rd->r->num_stop++] = copy.p;
     }
     return true;
 }
@@ -318,7 +329,7 @@ static bool read_ids(const struct reader *rd, const char *key, const struct dgl_
                      struct serve_prompt *out)
 {
     const size_t count = dgl_json_count(list);
-    int32_t *ids = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*ids));
+    int32_t *ids = dgl_arena_alloc(&rd->r->input, (count + 1) * sizeof(*ids));
     if (!ids)
         return fail_memory(rd);
     out->ids = ids;
@@ -344,7 +355,7 @@ static bool read_prompts(const struct reader *rd, const char *key)
         return refuse(rd, key, "'%s' is an empty list", key);
     if (count > SERVE_MAX_CHOICES)
         return refuse(rd, key, "'%s' has %zu elements, at most %d", key, count, SERVE_MAX_CHOICES);
-    struct serve_prompt *p = dgl_arena_alloc(&rd->r->arena, count * sizeof(*p));
+    struct serve_prompt *p = dgl_arena_alloc(&rd->r->input, count * sizeof(*p));
     if (!p)
         return fail_memory(rd);
     rd->r->prompts = p;
@@ -444,10 +455,13 @@ static bool write_calls(const struct reader *rd, struct dgl_json_writer *w, size
             for (const struct dgl_json *f = dgl_json_first(v); f; f = dgl_json_next(f)) {
                 const struct dgl_str text = f == arguments ? dgl_json_str(f) : DGL_STR("");
                 struct dgl_json_doc *doc = NULL;
+                const enum dgl_status status =
+                    text.len ? dgl_json_parse(NULL, "arguments", text.p, text.len, &doc)
+                             : DGL_ERR_FORMAT;
+                if (status == DGL_ERR_NO_MEMORY)
+                    return fail_memory(rd);
                 const bool parsed =
-                    text.len &&
-                    dgl_json_parse(NULL, "arguments", text.p, text.len, &doc) == DGL_OK &&
-                    depth_of(dgl_json_root(doc), MAX_DEPTH) < MAX_DEPTH;
+                    status == DGL_OK && depth_of(dgl_json_root(doc), MAX_DEPTH) < MAX_DEPTH;
                 dgl_jw_key_str(w, dgl_json_key(f));
                 dgl_jw_value(w, parsed ? dgl_json_root(doc) : f);
                 dgl_json_destroy(&doc);
@@ -539,7 +553,10 @@ static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
             !dgl_json_is(parameters, DGL_JSON_OBJECT))
             return refuse_type(rd, parameters, "an object", "tools[%zu].function.parameters",
                                rd->r->num_functions);
-        rd->r->functions[rd->r->num_functions++] = name.p;
+        struct dgl_str copy;
+        if (!keep_text(rd, name, &copy))
+            return false;
+        rd->r->functions[rd->r->num_functions++] = copy.p;
     }
     if (dgl_json_count(tools) == 0)
         return true;
@@ -614,7 +631,7 @@ static bool read_kind(const struct reader *rd)
         return read_prompts(rd, "input");
     case SERVE_TOKENIZE:
     case SERVE_DETOKENIZE:
-        r->prompts = dgl_arena_alloc(&r->arena, sizeof(*r->prompts));
+        r->prompts = dgl_arena_alloc(&r->input, sizeof(*r->prompts));
         if (!r->prompts)
             return fail_memory(rd);
         r->num_prompts = 1;
@@ -642,8 +659,10 @@ bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defau
                                   .seed = defaults->seed,
                                   .parallel_calls = true,
                                   .parse_special = true};
-    if (dgl_json_parse(&log, "the body", body, len, &out->doc) != DGL_OK)
-        return serve_refuse(error, 400, NULL, "%s", why.text);
+    const enum dgl_status status =
+        dgl_json_parse_most(&log, "the body", body, len, SERVE_MAX_VALUES, &out->doc);
+    if (status != DGL_OK)
+        return serve_refuse(error, status == DGL_ERR_NO_MEMORY ? 500 : 400, NULL, "%s", why.text);
     const struct reader rd = {defaults, out, error, dgl_json_root(out->doc)};
     if (!dgl_json_is(rd.root, DGL_JSON_OBJECT))
         return serve_refuse(error, 400, NULL, "the body is %s, wanted an object",
@@ -651,9 +670,28 @@ bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defau
     return read_fields(&rd) && read_kind(&rd);
 }
 
-void serve_request_finish(struct serve_request *r)
+void serve_request_release(struct serve_request *r)
 {
     dgl_json_destroy(&r->doc);
-    dgl_arena_finish(&r->arena);
+    dgl_arena_finish(&r->input);
     dgl_buf_finish(&r->messages);
+    r->prompts = NULL;
+}
+
+void serve_request_finish(struct serve_request *r)
+{
+    serve_request_release(r);
+    dgl_arena_finish(&r->arena);
+}
+
+uint64_t serve_request_cost(const char *body, size_t len)
+{
+    /* A node of the tree with its part of an index, and a byte of a text: in the tree, in the
+     * variables of the template, in the rendered prompt, and as a token. */
+    enum { VALUE_BYTES = 200, TEXT_BYTES = 8 };
+    uint64_t values = 1;
+    for (size_t i = 0; i < len; i++)
+        values += body[i] == ',' || body[i] == '[' || body[i] == '{';
+    values = values < SERVE_MAX_VALUES ? values : SERVE_MAX_VALUES;
+    return values * VALUE_BYTES + (uint64_t)len * TEXT_BYTES;
 }

@@ -159,11 +159,46 @@ static void requests_have_the_defaults_of_the_options(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* Returns an answer of a server with these options. */
+static char *answer_with(const char *const options[4])
+{
+    struct server s;
+    struct reply r;
+    server_start(&s, (const char *const[]){"-c", "256", "--temp", "0", "-n", "100", options[0],
+                                           options[1], options[2], options[3], NULL});
+    server_post(&s, TEXT, "{\"prompt\":\"Once upon a time\",\"ignore_eos\":true}", &r);
+    const struct dgl_str text = reply_text(&r, 0);
+    char *copy = checked(strndup(text.p, text.len));
+    reply_finish(&r);
+    server_end(&s);
+    return copy;
+}
+
+/* Each option changes the answer, with the values of the others that `generate` has. */
+static void every_default_counts(void **state)
+{
+    static const char *const options[][4] = {
+        {"--dry-multiplier", "50", "--dry-allowed-length", "1"},
+        {"--repeat-penalty", "2"},
+        {"--frequency-penalty", "2"}};
+    static const char *const none[4] = {NULL};
+    (void)state;
+    char *plain = answer_with(none);
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        char *other = answer_with(options[i]);
+        if (strcmp(plain, other) == 0)
+            fail_msg("%s %s changes nothing: %s", options[i][0], options[i][1], plain);
+        free(other);
+    }
+    free(plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_flag_is_understood_or_explained),
         cmocka_unit_test(requests_have_the_defaults_of_the_options),
+        cmocka_unit_test(every_default_counts),
     };
     return cmocka_run_group_tests_name("serve: options", tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include "tools/serve/serve.h"
 
 static const struct dgl_sampling openai_sampling = {
-    .temperature = 1, .top_p = 1, .repeat_last_n = -1};
+    .temperature = 1, .top_p = 1, .repeat_last_n = -1, .dry_penalty_last_n = -1};
 
 /* Parses --chat-template-kwargs. */
 static bool read_variables(const struct options *opt, struct dgl_json_doc **doc)

@@ -633,6 +633,11 @@ enum dgl_status dgl_decode(const struct dgl_log *log, const struct dgl_tokenizer
 enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                   const int32_t *ids, size_t count, size_t *ends, char **text,
                                   size_t *len);
+/* Returns the bytes that a token adds to a text in which another token precedes it. They may be a
+ * part of a character, which other functions replace by U+FFFD. Transfers *bytes (dgl_free), *len
+ * bytes and a NUL. *len is 0 if no token has this id. */
+enum dgl_status dgl_token_bytes(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                int32_t id, char **bytes, size_t *len);
 /* Returns the spelling of a token in the vocabulary ("<0x0A>", "<|end|>"), *len bytes. Returns NULL
  * if no token has this id. Borrowed from the tokenizer. */
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len);
@@ -843,6 +848,7 @@ struct dgl_model_info {
     const struct dgl_stop_id *stop_ids; /* [num_stop_ids] */
     size_t num_stop_ids;
     bool has_tokenizer;
+    int32_t bos_id; /* first token of a text, which an empty prompt begins with; -1 = none */
 };
 
 /* Checks that `path`, or a model of that name in the Hub cache, exists. This is the first step of
@@ -1254,6 +1260,9 @@ struct dgl_logit_bias {
 };
 /* Most entries of dgl_sampling.logit_bias. */
 #define DGL_LOGIT_BIAS_MAX 1024
+/* Value of dgl_sampling.top_p that keeps only the best token: the choice is greedy. So do all
+ * values between 0 and 2^-32. Use it where a user's top_p of 0 means the best token. */
+#define DGL_TOP_P_BEST 1e-30f
 
 /* Sampling parameters, applied in this order: logit bias, penalties (repetition, presence,
  * frequency), DRY, top-k, top-p, min-p, temperature, draw. Greedy choice also follows the
@@ -1261,9 +1270,10 @@ struct dgl_logit_bias {
  * Sampling runs on the device. docs/formats.md has the arithmetic and the random generator. Arrays
  * and texts are borrowed like other parameters (R2). */
 struct dgl_sampling {
-    float temperature;    /* 0 = greedy; at most 1000 */
-    int32_t top_k;        /* most likely tokens to keep, at most 128; 0 or -1 = off */
-    float top_p;          /* total probability of the tokens to keep; 0 or 1 = off */
+    float temperature; /* 0 = greedy; at most 1000 */
+    int32_t top_k;     /* most likely tokens to keep, at most 128; 0 or -1 = off */
+    /* total probability of the tokens to keep; 0 or 1 = off; DGL_TOP_P_BEST = only the best */
+    float top_p;
     float min_p;          /* minimum probability, relative to the largest; 0 = off */
     float repeat_penalty; /* divides positive logits, multiplies others; 0.01 to 100; 0, 1 = off */
     float presence_penalty; /* subtracted from the logit of each token in the window; -100 to 100 */
@@ -1302,7 +1312,7 @@ enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sam
 /* Why a generation ended. */
 enum dgl_finish {
     DGL_FINISH_EOS,      /* a stop id */
-    DGL_FINISH_STOP,     /* a stop string */
+    DGL_FINISH_STOP,     /* a stop string, or an id of `stop_ids` */
     DGL_FINISH_LENGTH,   /* max_tokens */
     DGL_FINISH_CONTEXT,  /* the session's context is full */
     DGL_FINISH_CANCELLED /* dgl_session_cancel(), or a callback that returned false */
@@ -1366,9 +1376,14 @@ struct dgl_generate_params {
      * DGL_TOKENS_NONE */
     int32_t max_tokens;
     struct dgl_sampling sampling;
-    const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
+    /* [num_stop], strings that end the answer; not part of the text. A string that is the spelling
+     * of a special token also ends the answer at that token, which has no text. */
+    const char *const *stop;
     size_t num_stop;
-    bool ignore_eos;      /* stop ids do not end the answer */
+    const int32_t
+        *stop_ids; /* [num_stop_ids], tokens that end the answer like a string of `stop` */
+    size_t num_stop_ids;
+    bool ignore_eos;      /* the model's stop ids do not end the answer */
     const int32_t *shown; /* [num_shown], special tokens; the answer's text contains their text */
     size_t num_shown;     /* other special tokens have no text */
     int32_t readback_interval; /* tokens decoded per readback; 0 = chosen for the device */
@@ -1590,11 +1605,15 @@ struct dgl_request_params {
     bool no_parse_special; /* see dgl_encode_params */
     int32_t max_tokens;    /* as in dgl_generate_params */
     struct dgl_sampling sampling;
-    const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
+    const char *const *stop; /* [num_stop], as in dgl_generate_params */
     size_t num_stop;
-    bool ignore_eos;      /* stop ids do not end the answer */
+    const int32_t *stop_ids; /* [num_stop_ids], as in dgl_generate_params */
+    size_t num_stop_ids;
+    bool ignore_eos;      /* the model's stop ids do not end the answer */
     const int32_t *shown; /* as in dgl_generate_params */
     size_t num_shown;
+    bool
+        no_reuse; /* evaluate the whole prompt, also the part that the batch has evaluated before */
     /* If true, token_cb receives log probabilities. Each token then costs a readback of all logits
      * and is computed in a separate pass. */
     bool logprobs;

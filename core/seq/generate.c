@@ -234,6 +234,8 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
     for (size_t i = 0; i < p->num_stop; i++)
         if (!p->stop || !p->stop[i])
             return dgl_fail(log, DGL_ERR_INVALID_ARG, "stop[%zu] is missing", i);
+    if (p->num_stop_ids > 0 && !p->stop_ids)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "stop_ids[%zu] is missing", p->num_stop_ids - 1);
     if (p->num_shown > 0 && !p->shown)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "shown[%zu] is missing", p->num_shown - 1);
     return sampling_check(log, &p->sampling);
@@ -284,7 +286,9 @@ enum dgl_status generation_begin(struct generation *g)
         memcpy(s->seq.ids + r->num_prompt_ids, r->tokens, r->num_tokens * sizeof(*ids));
         ids = s->seq.ids;
     }
-    TRY(session_take_ids(s, ids, (size_t)count, again ? NULL : &r->num_reused));
+    if (g->no_reuse && !again)
+        sequence_trim(&s->seq, 0);
+    TRY(session_take_ids(s, ids, (size_t)count, !g->no_reuse, again ? NULL : &r->num_reused));
     if (!g->s->seq.pooled) {
         const int32_t most = g->max_tokens == INT32_MAX ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
         TRY(session_reserve(s, count + (most < ANSWER_TOKENS ? most : ANSWER_TOKENS)));

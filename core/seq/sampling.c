@@ -81,9 +81,16 @@ done:
     return status;
 }
 
+/* The best token has more than 2^-32 of the probability: a vocabulary has fewer than 2^19 tokens.
+ * Returns true if top-p keeps only that token. */
+static bool keeps_best(const struct dgl_sampling *sampling)
+{
+    return sampling->top_p > 0 && sampling->top_p <= 0x1p-32f;
+}
+
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling)
 {
-    if (sampling->temperature == 0)
+    if (sampling->temperature == 0 || keeps_best(sampling))
         return SAMPLE_GREEDY;
     return sampling->top_k > 0 ? SAMPLE_TOPK : SAMPLE_FULL;
 }
@@ -130,7 +137,7 @@ void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step
     step->top_p_q = sampling->top_p < 1 ? to_fraction(sampling->top_p) : 0;
     step->min_p_q = to_fraction(sampling->min_p);
     step->inv_temp = 0;
-    if (sampling->temperature > 0)
+    if (sampling_kind(sampling) != SAMPLE_GREEDY)
         step->inv_temp = (float)fmin(1.0 / (double)sampling->temperature, 0x1p23);
     const bool penalise = sampling_penalises(sampling);
     bool repeat = penalise && has_repeat_penalty(sampling);

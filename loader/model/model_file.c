@@ -242,6 +242,7 @@ static void info_fill(struct dgl_model_file *f)
         .stop_ids = d->stop_ids,
         .num_stop_ids = d->num_stop_ids,
         .has_tokenizer = f->tokenizer_json || f->vocab.kind != VOCAB_NONE,
+        .bos_id = d->bos_id < d->vocab ? d->bos_id : -1,
     };
 }
 

@@ -73,7 +73,7 @@ static void sampling_of(const struct options *opt, const struct generation_lists
     *out = (struct dgl_sampling){
         .temperature = (float)opt->temp,
         .top_k = opt->top_k,
-        .top_p = (float)opt->top_p,
+        .top_p = opt->top_p > 0 ? (float)opt->top_p : DGL_TOP_P_BEST,
         .min_p = (float)opt->min_p,
         .repeat_penalty = (float)opt->repeat_penalty,
         .presence_penalty = (float)opt->presence_penalty,

@@ -61,7 +61,8 @@ static const struct option table[] = {
     GIVEN("generate chat", 0, "top-k", "K", I32, top_k, -1, 128,
           "keep the K best tokens, at most 128; 0 and -1 are off (default: 40)"),
     GIVEN("generate chat", 0, "top-p", "P", F64, top_p, 0, 1,
-          "keep the best tokens up to this probability; 1 is off (default: 0.95)"),
+          "keep the best tokens up to this probability; 1 is off, 0 keeps only the best token "
+          "(default: 0.95)"),
     GIVEN("generate chat", 0, "min-p", "P", F64, min_p, 0, 1,
           "keep tokens with at least this share of the best one's probability; 0 is off "
           "(default: 0.05)"),

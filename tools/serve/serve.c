@@ -189,7 +189,7 @@ static void name_model(struct serve *s)
 
 /* Values of omitted fields: OpenAI's defaults, then the model's own. */
 static const struct dgl_sampling openai_sampling = {
-    .temperature = 1, .top_p = 1, .repeat_last_n = -1};
+    .temperature = 1, .top_p = 1, .repeat_last_n = -1, .dry_penalty_last_n = -1};
 
 /* Loads the chat template. It is optional, because completions need none, unless the options name
  * one. */

@@ -49,6 +49,7 @@ struct serve_request {
     struct dgl_buf messages; /* chat: variables of the template, for dgl_render_ids() */
     const char **functions;  /* [num_functions], names of the tools that may be called */
     size_t num_functions;
+    bool cache_prompt;   /* false: the whole prompt is evaluated */
     bool parallel_calls; /* an answer may have more than one call */
     bool keep_reasoning; /* reasoning is part of the content */
     bool stream, include_usage, ignore_eos, logprobs, seeded;
@@ -56,10 +57,14 @@ struct serve_request {
     bool add_special, parse_special;  /* tokenize */
     int32_t n, best_of, top_logprobs; /* best_of: 0 if it is omitted */
     int32_t max_tokens;               /* as in dgl_request_params */
+    int32_t min_tokens;               /* likewise */
     int64_t seed;                     /* -1: not given */
     struct dgl_sampling sampling;
     const char **stop;
     size_t num_stop;
+    const int32_t *stop_ids; /* [num_stop_ids] */
+    size_t num_stop_ids;
+    char unknown[256]; /* names of fields that were ignored because no list has them */
 };
 
 /* Reads a body of `len` bytes. `sampling` has the values of omitted fields. Returns false and fills

@@ -946,8 +946,8 @@ struct dgl_kernels_compile_params {
 enum dgl_status dgl_kernels_compile(struct dgl_device *device,
                                     const struct dgl_kernels_compile_params *params);
 
-/* Returns the unmodified generation_config.json, *len bytes, or NULL if there is none.
- * Borrowed from the model. */
+/* Returns the unmodified generation_config.json, *len bytes, or NULL if there is none. For a GGUF
+ * file, it is made from the keys general.sampling.*. Borrowed from the model. */
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
 
 /* Replaces the kernels of a model in use (NULL = built-in ones). On failure the old kernels stay in
@@ -1304,9 +1304,11 @@ struct dgl_sampling {
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
 
 /* Copies the values of the model's generation_config.json (do_sample, temperature, top_k, top_p,
- * min_p, repetition_penalty) to *sampling. Fields that the file does not set, or all fields if
- * there is no file, are unchanged. DGL_ERR_FORMAT names a field with the wrong type or a value out
- * of range. */
+ * min_p, repetition_penalty; also repeat_last_n), or of the keys general.sampling.* of a GGUF file,
+ * to *sampling. Fields that the file does not set, or all fields if there is no file, are
+ * unchanged. A DGL_LOG_NOTICE line lists the values. A top_k above 128 becomes 128, with a warning;
+ * a top_p of 0 becomes DGL_TOP_P_BEST. DGL_ERR_FORMAT names a field with the wrong type or a value
+ * out of range. */
 enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling);
 
 /* Why a generation ended. */

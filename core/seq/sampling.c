@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 
 /* Limit of a sequence breaker, because its ids are compared one by one. */
 enum { MAX_BREAKER_BYTES = 40 };
@@ -52,31 +53,77 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
     return DGL_OK;
 }
 
+/* Settings of a file that would change the choice and are not implemented. */
+static void warn_unused(const struct dgl_log *log, const char *name, const struct dgl_json *root)
+{
+    static const char *const unused[] = {"mirostat", "samplers"};
+    for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++) {
+        const struct dgl_json *value = dgl_json_get(root, unused[i]);
+        if (dgl_json_f64(value) != 0 || dgl_json_str(value).len > 0)
+            dgl_warn(log, "%s: %s is not supported and is not used", name, unused[i]);
+    }
+}
+
 enum dgl_status sampling_read_config(const struct dgl_log *log, const char *name, const char *json,
                                      size_t len, struct dgl_sampling *out)
 {
+    struct dgl_sampling got = *out;
     struct dgl_json_doc *doc = NULL;
+    struct dgl_buf text = {0};
+    const struct {
+        const char *field;
+        float *real;
+        int32_t *whole;
+        double min, max;
+    } rows[] = {
+        {"temperature", &got.temperature, NULL, 0, 1000},
+        {"top_k", NULL, &got.top_k, -1, INT32_MAX},
+        {"top_p", &got.top_p, NULL, 0, 1},
+        {"min_p", &got.min_p, NULL, 0, 1},
+        {"repetition_penalty", &got.repeat_penalty, NULL, 0.01, 100},
+        {"repeat_last_n", NULL, &got.repeat_last_n, -1, INT32_MAX},
+    };
     enum dgl_status status = dgl_json_parse(log, name, json, len, &doc);
     if (status != DGL_OK)
         return status;
     struct dgl_json_reader r = {log, doc};
     const struct dgl_json *root = dgl_json_root(doc);
     bool sample = true;
-    double temp = out->temperature, top_p = out->top_p, min_p = out->min_p;
-    double penalty = out->repeat_penalty;
-    int64_t top_k = out->top_k;
     TRY(dgl_json_opt_bool(r, root, "do_sample", &sample));
-    TRY(dgl_json_opt_f64(r, root, "temperature", 0, 1000, &temp));
-    TRY(dgl_json_opt_i64(r, root, "top_k", -1, INT32_MAX, &top_k));
-    TRY(dgl_json_opt_f64(r, root, "top_p", 0, 1, &top_p));
-    TRY(dgl_json_opt_f64(r, root, "min_p", 0, 1, &min_p));
-    TRY(dgl_json_opt_f64(r, root, "repetition_penalty", 0.01, 100, &penalty));
-    out->temperature = sample ? (float)temp : 0.0f;
-    out->top_k = (int32_t)top_k;
-    out->top_p = (float)top_p;
-    out->min_p = (float)min_p;
-    out->repeat_penalty = (float)penalty;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        double real = 0;
+        int64_t whole = 0;
+        if (!dgl_json_get(root, rows[i].field) ||
+            dgl_json_is(dgl_json_get(root, rows[i].field), DGL_JSON_NULL))
+            continue;
+        if (rows[i].real) {
+            TRY(dgl_json_opt_f64(r, root, rows[i].field, rows[i].min, rows[i].max, &real));
+            *rows[i].real = (float)real;
+        } else {
+            TRY(dgl_json_opt_i64(r, root, rows[i].field, (int64_t)rows[i].min,
+                                 (int64_t)rows[i].max, &whole));
+            if (rows[i].whole == &got.top_k && whole > SAMPLING_MAX_TOP_K) {
+                dgl_warn(log, "%s: top_k is %lld, but sampling keeps at most %d tokens: %d is used",
+                         name, (long long)whole, SAMPLING_MAX_TOP_K, SAMPLING_MAX_TOP_K);
+                whole = SAMPLING_MAX_TOP_K;
+            }
+            *rows[i].whole = (int32_t)whole;
+            real = (double)whole;
+        }
+        dgl_buf_printf(&text, ", %s %g", rows[i].field, real);
+    }
+    if (!sample) {
+        got.temperature = 0;
+        dgl_buf_puts(&text, ", do_sample false");
+    }
+    if (got.top_p == 0 && dgl_json_is(dgl_json_get(root, "top_p"), DGL_JSON_NUMBER))
+        got.top_p = DGL_TOP_P_BEST;
+    warn_unused(log, name, root);
+    if (text.len > 0 && !text.failed)
+        dgl_notice(log, "%s: sampling defaults: %s", name, text.p + 2);
+    *out = got;
 done:
+    dgl_buf_finish(&text);
     dgl_json_destroy(&doc);
     return status;
 }

@@ -58,6 +58,12 @@ static const struct answer answers[] = {
      "length", NULL},
     {"DRY without breakers", "dry-over-http/model.gguf", TEXT,
      LINE DRY ",\"dry_sequence_breakers\":[]}", "la di da la di da lala di", "length", NULL},
+    {"a temperature of 0 in the file", "gguf-sampling-defaults/model.gguf", TEXT,
+     "{\"prompt\":\"x\",\"max_tokens\":6,\"seed\":1}", "Hi youHi youHi", "length", NULL},
+    {"the same with another seed", "gguf-sampling-defaults/model.gguf", TEXT,
+     "{\"prompt\":\"x\",\"max_tokens\":6,\"seed\":2}", "Hi youHi youHi", "length", NULL},
+    {"top_k 200 in the file", "generation-config-top-k-200/model", TEXT,
+     "{\"prompt\":\"x\",\"max_tokens\":1,\"temperature\":0}", NULL, "length", NULL},
 };
 
 /* Starts the server of a model of the test data. Returns false if the data is missing. */

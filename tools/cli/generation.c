@@ -107,14 +107,14 @@ enum dgl_status generation_check(const struct options *opt)
     return status;
 }
 
-/* Uses generation_config.json for options without a flag. */
+/* Uses the values of the model's file for options without a flag. */
 static enum dgl_status model_defaults(const struct engine *e, const struct options *opt,
                                       struct dgl_sampling *out)
 {
     const struct dgl_sampling given = *out;
     size_t len;
     if (!dgl_model_generation_config(e->model, &len))
-        dgl_warn(&e->console.log, "--model-defaults: %s has no generation_config.json",
+        dgl_warn(&e->console.log, "--model-defaults: %s has no sampling values",
                  dgl_model_get_info(e->model)->path);
     enum dgl_status status = dgl_model_sampling(e->model, out);
     out->temperature = opt->temp_given ? given.temperature : out->temperature;
@@ -122,6 +122,7 @@ static enum dgl_status model_defaults(const struct engine *e, const struct optio
     out->top_p = opt->top_p_given ? given.top_p : out->top_p;
     out->min_p = opt->min_p_given ? given.min_p : out->min_p;
     out->repeat_penalty = opt->repeat_penalty_given ? given.repeat_penalty : out->repeat_penalty;
+    out->repeat_last_n = opt->repeat_last_n_given ? given.repeat_last_n : out->repeat_last_n;
     return status;
 }
 

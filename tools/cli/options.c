@@ -73,9 +73,9 @@ static const struct option table[] = {
     NUMBER("generate chat", 0, "frequency-penalty", "P", F64, frequency_penalty, -100, 100,
            "subtracted from the logit of recent tokens, once per occurrence; 0 is off (default: "
            "0)"),
-    NUMBER("generate chat", 0, "repeat-last-n", "N", I32, repeat_last_n, -1, I32_MAX,
-           "number of tokens that count as recent; -1 is the whole context, 0 is off (default: "
-           "64)"),
+    GIVEN("generate chat", 0, "repeat-last-n", "N", I32, repeat_last_n, -1, I32_MAX,
+          "number of tokens that count as recent; -1 is the whole context, 0 is off (default: "
+          "64)"),
     NUMBER("generate chat", 0, "dry-multiplier", "M", F64, dry_multiplier, 0, 100,
            "DRY: penalty of tokens that prolong a repeat, M * base^(length - allowed length); 0 "
            "is off (default: 0)"),
@@ -116,7 +116,8 @@ static const struct option table[] = {
          "and lines are not wrapped"),
     FLAG("generate chat", 0, "ignore-eos", ignore_eos, "do not end at a stop token"),
     FLAG("generate chat", 0, "model-defaults", model_defaults,
-         "use the sampling values of the model's generation_config.json for omitted options"),
+         "use the sampling values of the model's generation_config.json, or of the keys "
+         "general.sampling.* of a GGUF file, for omitted options"),
     NUMBER("generate chat bench", 0, "readback-interval", "N", I32, readback_interval, 1,
            DGL_READBACK_INTERVAL_MAX,
            "tokens per readback, 1 to " MOST_READBACK " (default: 1 on software, " READBACK

@@ -90,7 +90,7 @@ struct options {
     const char *prompt_lengths, *answer_lengths;
     bool chat, no_ignore_eos;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
-    bool repeat_penalty_given;
+    bool repeat_penalty_given, repeat_last_n_given;
     /* arguments that are not options and do not replace an option */
     const char *arg[3];
     int num_args;

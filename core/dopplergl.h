@@ -1260,21 +1260,33 @@ struct dgl_logit_bias {
 };
 /* Most entries of dgl_sampling.logit_bias. */
 #define DGL_LOGIT_BIAS_MAX 1024
-/* Value of dgl_sampling.top_p that keeps only the best token: the choice is greedy. So do all
- * values between 0 and 2^-32. Use it where a user's top_p of 0 means the best token. */
-#define DGL_TOP_P_BEST 1e-30f
+/* Value of dgl_sampling.top_p, typical_p and xtc_threshold that acts as a probability of 0, where 0
+ * itself selects the default. With this top_p, only the best token is kept: the choice is greedy. */
+#define DGL_PROBABILITY_ZERO 1e-30f
 
 /* Sampling parameters, applied in this order: logit bias, penalties (repetition, presence,
- * frequency), DRY, top-k, top-p, min-p, temperature, draw. Greedy choice also follows the
- * penalties. A window is the last tokens of the session, prompt included; the cost grows with it.
+ * frequency), DRY, top-n sigma, top-k, typical, top-p, min-p, XTC, temperature, draw. Greedy choice
+ * also follows the penalties, typical and XTC. With top-n sigma, typical or XTC, a token needs a few
+ * more passes over the logits. A window is the last tokens of the session, prompt included; the cost grows with it.
  * Sampling runs on the device. docs/formats.md has the arithmetic and the random generator. Arrays
  * and texts are borrowed like other parameters (R2). */
 struct dgl_sampling {
     float temperature; /* 0 = greedy; at most 1000 */
     int32_t top_k;     /* most likely tokens to keep, at most 128; 0 or -1 = off */
-    /* total probability of the tokens to keep; 0 or 1 = off; DGL_TOP_P_BEST = only the best */
+    /* total probability of the tokens to keep; 0 or 1 = off; DGL_PROBABILITY_ZERO = the best only */
     float top_p;
-    float min_p;          /* minimum probability, relative to the largest; 0 = off */
+    float min_p; /* minimum probability, relative to the largest; 0 = off */
+    /* Keeps tokens whose logit is within this many standard deviations of the best one; the
+     * deviation is that of all logits. At most 1000; 0 or less = off. */
+    float top_n_sigma;
+    /* Keeps the tokens whose information is nearest to the entropy, up to this total probability.
+     * 0 or 1 = off; DGL_PROBABILITY_ZERO = one token */
+    float typical_p;
+    /* Exclude top choices (XTC): with this probability, removes all tokens of at least the
+     * threshold's probability, except the least likely of them. 0 = off */
+    float xtc_probability;
+    float xtc_threshold;  /* 0 = 0.1; above 0.5 = off */
+    int32_t min_tokens;   /* stop ids are not chosen for the first so many tokens; 0 = off */
     float repeat_penalty; /* divides positive logits, multiplies others; 0.01 to 100; 0, 1 = off */
     float presence_penalty; /* subtracted from the logit of each token in the window; -100 to 100 */
     float frequency_penalty; /* subtracted once per occurrence in the window; -100 to 100 */
@@ -1307,7 +1319,7 @@ enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_s
  * min_p, repetition_penalty; also repeat_last_n), or of the keys general.sampling.* of a GGUF file,
  * to *sampling. Fields that the file does not set, or all fields if there is no file, are
  * unchanged. A DGL_LOG_NOTICE line lists the values. A top_k above 128 becomes 128, with a warning;
- * a top_p of 0 becomes DGL_TOP_P_BEST. DGL_ERR_FORMAT names a field with the wrong type or a value
+ * a top_p of 0 becomes DGL_PROBABILITY_ZERO. DGL_ERR_FORMAT names a field with the wrong type or a value
  * out of range. */
 enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling);
 

@@ -42,7 +42,7 @@ static void find_stop(struct text_stream *t)
 {
     const size_t from = t->emitted, left = t->text.len - from;
     size_t best = t->text.len;
-    for (size_t i = 0; i < t->p.num_stop && left > 0; i++) {
+    for (size_t i = 0; i < t->p.num_stop && left > 0 && !t->free; i++) {
         const size_t n = strlen(t->p.stop[i]);
         const char *at = n == 0 ? NULL : memmem(t->text.p + from, left, t->p.stop[i], n);
         if (at && (size_t)(at - t->text.p) < best)
@@ -65,8 +65,9 @@ static void flush(struct text_stream *t)
 
 void text_stream_push(struct text_stream *t, int32_t id)
 {
+    t->free = t->tokens++ < (size_t)t->p.sampling.min_tokens;
     bool shown = t->tok && !tokenizer_is_special(t->tok, id);
-    for (size_t i = 0; i < t->num_stop_ids && !t->stopped; i++)
+    for (size_t i = 0; i < t->num_stop_ids && !t->stopped && !t->free; i++)
         if (t->stop_ids[i] == id) {
             flush(t);
             t->stopped = true;
@@ -89,7 +90,7 @@ struct dgl_str text_stream_ready(struct text_stream *t)
 {
     /* The longest suffix of the text that begins a stop string is held back. */
     size_t held = 0, room = t->text.len - t->emitted;
-    for (size_t i = 0; i < t->p.num_stop && !t->stopped; i++) {
+    for (size_t i = 0; i < t->p.num_stop && !t->stopped && !t->free; i++) {
         size_t n = strlen(t->p.stop[i]);
         for (size_t k = n > 0 ? n - 1 : 0; k > held; k--)
             if (k <= room && memcmp(t->text.p + t->text.len - k, t->p.stop[i], k) == 0)

@@ -1,3 +1,4 @@
+/* Sampling values in the metadata of GGUF files. */
 #include "loader/gguf/gguf_sampling.h"
 
 #include <string.h>

@@ -64,6 +64,11 @@ void generation_lists_finish(struct generation_lists *lists)
         free(lists->breaker[--lists->num_breakers]);
 }
 
+static float probability(double p)
+{
+    return p > 0 ? (float)p : DGL_PROBABILITY_ZERO;
+}
+
 static void sampling_of(const struct options *opt, const struct generation_lists *lists,
                         struct dgl_sampling *out)
 {
@@ -73,8 +78,12 @@ static void sampling_of(const struct options *opt, const struct generation_lists
     *out = (struct dgl_sampling){
         .temperature = (float)opt->temp,
         .top_k = opt->top_k,
-        .top_p = opt->top_p > 0 ? (float)opt->top_p : DGL_TOP_P_BEST,
+        .top_p = probability(opt->top_p),
         .min_p = (float)opt->min_p,
+        .top_n_sigma = (float)opt->top_n_sigma,
+        .typical_p = probability(opt->typical_p),
+        .xtc_probability = (float)opt->xtc_probability,
+        .xtc_threshold = probability(opt->xtc_threshold),
         .repeat_penalty = (float)opt->repeat_penalty,
         .presence_penalty = (float)opt->presence_penalty,
         .frequency_penalty = (float)opt->frequency_penalty,
@@ -122,6 +131,10 @@ static enum dgl_status model_defaults(const struct engine *e, const struct optio
     out->top_p = opt->top_p_given ? given.top_p : out->top_p;
     out->min_p = opt->min_p_given ? given.min_p : out->min_p;
     out->repeat_penalty = opt->repeat_penalty_given ? given.repeat_penalty : out->repeat_penalty;
+    out->typical_p = opt->typical_p_given ? given.typical_p : out->typical_p;
+    out->xtc_probability =
+        opt->xtc_probability_given ? given.xtc_probability : out->xtc_probability;
+    out->xtc_threshold = opt->xtc_threshold_given ? given.xtc_threshold : out->xtc_threshold;
     out->repeat_last_n = opt->repeat_last_n_given ? given.repeat_last_n : out->repeat_last_n;
     return status;
 }

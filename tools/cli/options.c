@@ -66,6 +66,17 @@ static const struct option table[] = {
     GIVEN("generate chat", 0, "min-p", "P", F64, min_p, 0, 1,
           "keep tokens with at least this share of the best one's probability; 0 is off "
           "(default: 0.05)"),
+    GIVEN("generate chat", 0, "typical", "P", F64, typical_p, 0, 1,
+          "keep the tokens whose information is nearest to the entropy, up to this probability; 1 "
+          "is off (default: 1)"),
+    NUMBER("generate chat", 0, "top-nsigma", "N", F64, top_n_sigma, -1, 1000,
+           "keep tokens whose logit is within N standard deviations of the best one; 0 and -1 are "
+           "off (default: 0)"),
+    GIVEN("generate chat", 0, "xtc-probability", "P", F64, xtc_probability, 0, 1,
+          "XTC: probability of removing the best tokens; 0 is off (default: 0)"),
+    GIVEN("generate chat", 0, "xtc-threshold", "P", F64, xtc_threshold, 0, 1,
+          "XTC: tokens of at least this probability are removed, except the least likely of them; "
+          "above 0.5 is off (default: 0.1)"),
     GIVEN("generate chat", 0, "repeat-penalty", "R", F64, repeat_penalty, 0.01, 100,
           "penalty of recent tokens; 1 is off (default: 1.0)"),
     NUMBER("generate chat", 0, "presence-penalty", "P", F64, presence_penalty, -100, 100,

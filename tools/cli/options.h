@@ -39,7 +39,7 @@ struct options {
     const char *prompt, *file, *ids;
     int32_t tokens;
     double temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-    double dry_multiplier, dry_base;
+    double dry_multiplier, dry_base, typical_p, top_n_sigma, xtc_probability, xtc_threshold;
     int32_t top_k, repeat_last_n, dry_allowed_length, dry_penalty_last_n;
     int32_t readback_interval, keep;
     int64_t seed;
@@ -91,6 +91,7 @@ struct options {
     bool chat, no_ignore_eos;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given, repeat_last_n_given;
+    bool typical_p_given, xtc_probability_given, xtc_threshold_given;
     /* arguments that are not options and do not replace an option */
     const char *arg[3];
     int num_args;

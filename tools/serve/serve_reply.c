@@ -50,8 +50,8 @@ static bool is_text(struct dgl_str bytes)
     return dgl_utf8_valid_prefix(bytes.p, bytes.len) == bytes.len;
 }
 
-/* Appends the name of a token in answers of /v1/completions: its text. As in OpenAI's interface, the
- * name of a token that is a part of a character is "bytes:" and an escaped form of its bytes. A
+/* Appends the name of a token in answers of /v1/completions: its text. As in OpenAI's interface,
+ * the name of a token that is a part of a character is "bytes:" and an escaped form of its bytes. A
  * token without text is named by its id, as vLLM does. */
 static void name_token(const struct serve_choice *c, int32_t id, struct dgl_buf *out)
 {
@@ -163,8 +163,8 @@ static void write_name(const struct serve_choice *c, struct dgl_json_writer *w, 
 }
 
 /* Writes the best tokens, and the chosen one even if it is not one of them, as OpenAI does. The key
- * of a token is its name. If tokens share a name, only the chosen one, or else the best, has it. The
- * keys of the others are their ids. */
+ * of a token is its name. If tokens share a name, only the chosen one, or else the best, has it.
+ * The keys of the others are their ids. */
 static void write_top(const struct serve_choice *c, struct dgl_json_writer *w,
                       const struct serve_logprob *p)
 {

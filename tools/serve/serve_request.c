@@ -296,8 +296,12 @@ static bool read_common(const struct reader *rd)
                           *usage = dgl_json_get(options, "include_usage");
     r->seeded = r->seed != -1; /* as in llama-server */
     r->sampling.seed = (uint64_t)r->seed;
-    if (r->sampling.top_p == 0)
-        r->sampling.top_p = DGL_TOP_P_BEST;
+    float *probabilities[] = {&r->sampling.top_p, &r->sampling.typical_p,
+                              &r->sampling.xtc_threshold};
+    static const char *const names[] = {"top_p", "typical_p", "xtc_threshold"};
+    for (int i = 0; i < 3; i++)
+        if (*probabilities[i] == 0 && field(rd, names[i]))
+            *probabilities[i] = DGL_PROBABILITY_ZERO;
     if (!read_logit_bias(rd) || !read_stop(rd) || !read_stop_ids(rd) || !read_breakers(rd))
         return false;
     for (const struct dgl_json *v = dgl_json_first(field(rd, "modalities")); v;

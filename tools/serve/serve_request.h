@@ -57,7 +57,6 @@ struct serve_request {
     bool add_special, parse_special;  /* tokenize */
     int32_t n, best_of, top_logprobs; /* best_of: 0 if it is omitted */
     int32_t max_tokens;               /* as in dgl_request_params */
-    int32_t min_tokens;               /* likewise */
     int64_t seed;                     /* -1: not given */
     struct dgl_sampling sampling;
     const char **stop;

@@ -633,6 +633,11 @@ enum dgl_status dgl_decode(const struct dgl_log *log, const struct dgl_tokenizer
 enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                   const int32_t *ids, size_t count, size_t *ends, char **text,
                                   size_t *len);
+/* Returns the bytes that a token adds to a text in which another token precedes it. They may be a
+ * part of a character, which other functions replace by U+FFFD. Transfers *bytes (dgl_free), *len
+ * bytes and a NUL. *len is 0 if no token has this id. */
+enum dgl_status dgl_token_bytes(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                int32_t id, char **bytes, size_t *len);
 /* Returns the spelling of a token in the vocabulary ("<0x0A>", "<|end|>"), *len bytes. Returns NULL
  * if no token has this id. Borrowed from the tokenizer. */
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len);
@@ -843,6 +848,7 @@ struct dgl_model_info {
     const struct dgl_stop_id *stop_ids; /* [num_stop_ids] */
     size_t num_stop_ids;
     bool has_tokenizer;
+    int32_t bos_id; /* first token of a text, which an empty prompt begins with; -1 = none */
 };
 
 /* Checks that `path`, or a model of that name in the Hub cache, exists. This is the first step of
@@ -940,8 +946,8 @@ struct dgl_kernels_compile_params {
 enum dgl_status dgl_kernels_compile(struct dgl_device *device,
                                     const struct dgl_kernels_compile_params *params);
 
-/* Returns the unmodified generation_config.json, *len bytes, or NULL if there is none.
- * Borrowed from the model. */
+/* Returns the unmodified generation_config.json, *len bytes, or NULL if there is none. For a GGUF
+ * file, it is made from the keys general.sampling.*. Borrowed from the model. */
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
 
 /* Replaces the kernels of a model in use (NULL = built-in ones). On failure the old kernels stay in
@@ -1256,17 +1262,33 @@ struct dgl_logit_bias {
 };
 /* Most entries of dgl_sampling.logit_bias. */
 #define DGL_LOGIT_BIAS_MAX 1024
+/* Value of dgl_sampling.top_p, typical_p and xtc_threshold that acts as a probability of 0, where 0
+ * itself selects the default. With this top_p, only the best token is kept: the choice is greedy. */
+#define DGL_PROBABILITY_ZERO 1e-30f
 
 /* Sampling parameters, applied in this order: logit bias, penalties (repetition, presence,
- * frequency), DRY, top-k, top-p, min-p, temperature, draw. Greedy choice also follows the
- * penalties. A window is the last tokens of the session, prompt included; the cost grows with it.
+ * frequency), DRY, top-n sigma, top-k, typical, top-p, min-p, XTC, temperature, draw. Greedy choice
+ * also follows the penalties, typical and XTC. With top-n sigma, typical or XTC, a token needs a few
+ * more passes over the logits. A window is the last tokens of the session, prompt included; the cost grows with it.
  * Sampling runs on the device. docs/formats.md has the arithmetic and the random generator. Arrays
  * and texts are borrowed like other parameters (R2). */
 struct dgl_sampling {
-    float temperature;    /* 0 = greedy; at most 1000 */
-    int32_t top_k;        /* most likely tokens to keep, at most 128; 0 or -1 = off */
-    float top_p;          /* total probability of the tokens to keep; 0 or 1 = off */
-    float min_p;          /* minimum probability, relative to the largest; 0 = off */
+    float temperature; /* 0 = greedy; at most 1000 */
+    int32_t top_k;     /* most likely tokens to keep, at most 128; 0 or -1 = off */
+    /* total probability of the tokens to keep; 0 or 1 = off; DGL_PROBABILITY_ZERO = the best only */
+    float top_p;
+    float min_p; /* minimum probability, relative to the largest; 0 = off */
+    /* Keeps tokens whose logit is within this many standard deviations of the best one; the
+     * deviation is that of all logits. At most 1000; 0 or less = off. */
+    float top_n_sigma;
+    /* Keeps the tokens whose information is nearest to the entropy, up to this total probability.
+     * 0 or 1 = off; DGL_PROBABILITY_ZERO = one token */
+    float typical_p;
+    /* Exclude top choices (XTC): with this probability, removes all tokens of at least the
+     * threshold's probability, except the least likely of them. 0 = off */
+    float xtc_probability;
+    float xtc_threshold;  /* 0 = 0.1; above 0.5 = off */
+    int32_t min_tokens;   /* stop ids are not chosen for the first so many tokens; 0 = off */
     float repeat_penalty; /* divides positive logits, multiplies others; 0.01 to 100; 0, 1 = off */
     float presence_penalty; /* subtracted from the logit of each token in the window; -100 to 100 */
     float frequency_penalty; /* subtracted once per occurrence in the window; -100 to 100 */
@@ -1296,15 +1318,17 @@ struct dgl_sampling {
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
 
 /* Copies the values of the model's generation_config.json (do_sample, temperature, top_k, top_p,
- * min_p, repetition_penalty) to *sampling. Fields that the file does not set, or all fields if
- * there is no file, are unchanged. DGL_ERR_FORMAT names a field with the wrong type or a value out
- * of range. */
+ * min_p, repetition_penalty; also repeat_last_n), or of the keys general.sampling.* of a GGUF file,
+ * to *sampling. Fields that the file does not set, or all fields if there is no file, are
+ * unchanged. A DGL_LOG_NOTICE line lists the values. A top_k above 128 becomes 128, with a warning;
+ * a top_p of 0 becomes DGL_PROBABILITY_ZERO. DGL_ERR_FORMAT names a field with the wrong type or a value
+ * out of range. */
 enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling);
 
 /* Why a generation ended. */
 enum dgl_finish {
     DGL_FINISH_EOS,      /* a stop id */
-    DGL_FINISH_STOP,     /* a stop string */
+    DGL_FINISH_STOP,     /* a stop string, or an id of `stop_ids` */
     DGL_FINISH_LENGTH,   /* max_tokens */
     DGL_FINISH_CONTEXT,  /* the session's context is full */
     DGL_FINISH_CANCELLED /* dgl_session_cancel(), or a callback that returned false */
@@ -1368,9 +1392,14 @@ struct dgl_generate_params {
      * DGL_TOKENS_NONE */
     int32_t max_tokens;
     struct dgl_sampling sampling;
-    const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
+    /* [num_stop], strings that end the answer; not part of the text. A string that is the spelling
+     * of a special token also ends the answer at that token, which has no text. */
+    const char *const *stop;
     size_t num_stop;
-    bool ignore_eos;      /* stop ids do not end the answer */
+    const int32_t
+        *stop_ids; /* [num_stop_ids], tokens that end the answer like a string of `stop` */
+    size_t num_stop_ids;
+    bool ignore_eos;      /* the model's stop ids do not end the answer */
     const int32_t *shown; /* [num_shown], special tokens; the answer's text contains their text */
     size_t num_shown;     /* other special tokens have no text */
     int32_t readback_interval; /* tokens decoded per readback; 0 = chosen for the device */
@@ -1596,11 +1625,15 @@ struct dgl_request_params {
      * Sessions are in scope 0. */
     uint64_t prefix_scope;
     struct dgl_sampling sampling;
-    const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
+    const char *const *stop; /* [num_stop], as in dgl_generate_params */
     size_t num_stop;
-    bool ignore_eos;      /* stop ids do not end the answer */
+    const int32_t *stop_ids; /* [num_stop_ids], as in dgl_generate_params */
+    size_t num_stop_ids;
+    bool ignore_eos;      /* the model's stop ids do not end the answer */
     const int32_t *shown; /* as in dgl_generate_params */
     size_t num_shown;
+    bool
+        no_reuse; /* evaluate the whole prompt, also the part that the batch has evaluated before */
     /* If true, token_cb receives log probabilities. Each token then costs a readback of all logits
      * and is computed in a separate pass. */
     bool logprobs;

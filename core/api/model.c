@@ -70,12 +70,14 @@ enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sam
     const struct dgl_model_file *file = model->file;
     if (!file->generation_config_json)
         return DGL_OK;
-    char *name = dgl_path_join(model->info.path, "generation_config.json");
-    if (!name)
+    struct dgl_buf name = {0};
+    dgl_buf_printf(&name, "%s%s", model->info.path,
+                   file->format == MODEL_GGUF ? " general.sampling.*" : "/generation_config.json");
+    if (name.failed)
         return dgl_fail_memory(log, "path", strlen(model->info.path));
-    enum dgl_status status = sampling_read_config(log, name, file->generation_config_json,
+    enum dgl_status status = sampling_read_config(log, name.p, file->generation_config_json,
                                                   file->generation_config_len, sampling);
-    free(name);
+    dgl_buf_finish(&name);
     return status;
 }
 

@@ -150,7 +150,7 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
     enum dgl_status status = session_enter(session, &saved);
     if (status != DGL_OK)
         return status;
-    status = session_take_ids(session, ids, count, reused);
+    status = session_take_ids(session, ids, count, true, reused);
     if (status == DGL_OK && session->seq.len < (int32_t)count)
         status = session_eval(session, (int32_t)count);
     if (status == DGL_OK)

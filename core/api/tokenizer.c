@@ -131,6 +131,14 @@ done:
     return dgl_return_text(log, status, "decoded text", &out, text, len);
 }
 
+enum dgl_status dgl_token_bytes(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                int32_t id, char **bytes, size_t *len)
+{
+    struct dgl_buf out = {0};
+    enum dgl_status status = tokenizer_token_bytes(log, tok, id, &out);
+    return dgl_return_text(log, status, "bytes of a token", &out, bytes, len);
+}
+
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len)
 {
     struct dgl_str text = {0};

@@ -58,7 +58,8 @@ void engine_destroy(struct engine **engine)
 struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
 {
     const struct shape_set *shapes = &recipe.shapes;
-    const uint32_t adjusts = shapes_have(shapes, PASS_ADJUST);
+    const uint32_t changes = (shapes_have(shapes, PASS_ADJUST) ? SAMPLE_ADJUSTS : 0u) |
+                             (shapes_have(shapes, PASS_FILTER) ? SAMPLE_FILTERS : 0u);
     uint32_t kind = 0, kinds = 0, width = 0;
     for (uint32_t i = 0; i < shapes->count; i++)
         if (shapes->of[i].part == PART_SAMPLE) {
@@ -69,8 +70,8 @@ struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
         return NULL;
     while (1 << width < plan_step_rows(recipe))
         width++;
-    assert(width * ENGINE_KINDS + kind * 2 + adjusts < ENGINE_CHOICES);
-    return &engine->choice[width * ENGINE_KINDS + kind * 2 + adjusts];
+    assert(width * ENGINE_KINDS + kind * 4 + changes < ENGINE_CHOICES);
+    return &engine->choice[width * ENGINE_KINDS + kind * 4 + changes];
 }
 
 void engine_choice_info(const struct engine *engine, const struct engine_choice *c,

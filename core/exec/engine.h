@@ -25,9 +25,9 @@ struct engine_choice {
     bool form_begun;           /* the compiler works on another form of the program */
     int32_t columns;           /* sequences per step, at most; 0 if not checked yet */
 };
-/* Number of recipes of decode steps: three ways to sample, with or without logit adjustments, for
- * one sequence and for passes over up to 2, 4 and 8. */
-#define ENGINE_KINDS   6
+/* Number of recipes of decode steps: three ways to sample, each with or without logit adjustments
+ * and filters, for one sequence and for passes over up to 2, 4 and 8. */
+#define ENGINE_KINDS   12
 #define ENGINE_CHOICES (4 * ENGINE_KINDS)
 
 struct engine {

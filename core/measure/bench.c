@@ -133,7 +133,7 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
     sequence_trim(&s->seq, depth < s->seq.len ? depth : s->seq.len);
     enum dgl_status status = DGL_OK;
     if (depth > 0) {
-        TRY(session_take_ids(s, b->ids, (size_t)depth, NULL));
+        TRY(session_take_ids(s, b->ids, (size_t)depth, true, NULL));
         TRY(s->seq.len < depth ? session_eval(s, depth) : DGL_OK);
         TRY(gl_finish(session_dev(s)->gl));
     }

@@ -76,6 +76,9 @@ static void fill_adjust(struct sample *s)
     }
     w[ADJUST_PRESENCE] = dgl_f32_bits(s->sampling.presence_penalty);
     w[ADJUST_FREQUENCY] = dgl_f32_bits(s->sampling.frequency_penalty);
+    w[ADJUST_FILTERS] = s->twin.filters != NULL;
+    if (s->twin.filters)
+        memcpy(w + oplist_filters_at(vocab), s->twin.filters, FILTER_WORDS * sizeof(*w));
     if (s->sampling.dry_multiplier == 0)
         return;
     w[ADJUST_DRY_LAST_N] = UINT32_MAX;
@@ -84,7 +87,7 @@ static void fill_adjust(struct sample *s)
     for (uint32_t i = 0; i < DRY_LENGTHS; i++)
         w[ADJUST_DRY + i] =
             dgl_f32_bits((float)((double)DRY_MULTIPLIER * pow((double)DRY_BASE, i)));
-    uint32_t *list = w + oplist_adjust_words(vocab) - ADJUST_MAX_SEQUENCE_WORDS, used = 0;
+    uint32_t *list = w + oplist_sequences_at(vocab), used = 0;
     for (uint32_t i = 0; i < s->twin.num_breakers; i++) {
         const struct ref_breaker *b = &breakers[i];
         const uint32_t id = b->ids[0];
@@ -97,6 +100,31 @@ static void fill_adjust(struct sample *s)
         used += 1 + b->count;
     }
     w[ADJUST_SEQUENCE_WORDS] = used;
+}
+
+/* Filters of one case. All of them have three banned ids. */
+static const uint32_t filter_cases[][FILTER_BEST + 1 - FILTER_STAGES] = {
+    /* sigma, top-k, typical, top-p, min-p, XTC, best */
+    {0x10000, 0, 0, 0, 0, 0, 0},
+    {0, 0, 0xe6666666, 0, 0, 0, 0},
+    {0, 0, 0, 0, 0, 0xffffffff, 0},
+    {0x18000, 60, 0xe6666666, 0xf3333333, 0x028f5c28, 0xffffffff, 0},
+    {0, 40, 0, 0xe6666666, 0, 0, 1},
+};
+
+static uint32_t *make_filters(struct problem *p, const struct kernel_case *c, uint32_t vocab)
+{
+    uint32_t *words = problem_new(p, uint32_t, FILTER_WORDS);
+    if (!words)
+        return NULL;
+    const uint32_t which = (vocab + c->row) % (sizeof(filter_cases) / sizeof(filter_cases[0]));
+    memcpy(words + FILTER_STAGES, filter_cases[which], sizeof(filter_cases[0]));
+    words[FILTER_XTC_THRESHOLD] = 0x051eb851; /* 0.02 */
+    words[FILTER_BAN_UNTIL] = START;
+    words[FILTER_NUM_BANS] = 3;
+    for (uint32_t i = 0; i < 3; i++)
+        words[FILTER_BANS + i] = i * (vocab / 3);
+    return words;
 }
 
 static enum sample_kind kind_of(const struct kernel_request *q)
@@ -178,6 +206,10 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
     s->stops[3] = c->variant & STOPS ? best : vocab + 2;
     s->twin.stops = s->stops + 1;
     s->twin.step = *step;
+    if (strcmp(c->request.op, "sample_filter") == 0)
+        s->twin.filters = make_filters(p, c, vocab);
+    if (p->failed)
+        return NULL;
     fill_adjust(s);
     return s;
 }
@@ -225,7 +257,8 @@ static void make_sample(struct problem *p, const struct kernel_case *c)
     const struct kernel_request *q = &c->request;
     struct kernel_case settled = *c;
     const uint32_t vocab = request_size(&settled.request, "VOCAB", 300);
-    const bool adjusts = strcmp(q->op, "sample_adjust") == 0;
+    const bool filters = strcmp(q->op, "sample_filter") == 0;
+    const bool adjusts = strcmp(q->op, "sample_adjust") == 0 || filters;
     const bool next = strcmp(q->op, "sample_next") == 0;
     struct sample *s = sample_init(p, c, vocab);
     const size_t step_words = sizeof(struct dgl_step_table) / 4;
@@ -281,7 +314,9 @@ static bool settle(struct kernel_case *c)
     if (only)
         request_set(q, "kind", only);
     const bool adjusts = strcmp(q->op, "sample_adjust") == 0;
-    if (adjusts) {
+    if (strcmp(q->op, "sample_filter") == 0) {
+        request_set(q, "kind", "greedy");
+    } else if (adjusts) {
         request_set(q, "kind", "greedy");
         if ((c->variant & LOGITS_KIND) != LOGITS_STEPS)
             c->variant &= ~(uint32_t)LOGITS_KIND; /* a NaN may come back as another one */
@@ -393,6 +428,7 @@ static const struct op_shape args_shapes[] = {
         .make = make_sample,                                                                       \
         .streamed = "LOGITS"}
 RULE(sample_adjust, shapes, {NULL, {NULL}});
+RULE(sample_filter, shapes, {NULL, {NULL}});
 RULE(sample_max, shapes, {"kind", {"greedy", "full"}});
 RULE(sample_topk, shapes, {"kind", {"topk"}});
 RULE(sample_hist, hist_shapes, {NULL, {NULL}});

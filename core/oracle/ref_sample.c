@@ -223,6 +223,176 @@ static bool penalise_repeats(struct ref_sampler *s)
     return true;
 }
 
+/* ---- filters --------------------------------------------------------------------------------- */
+
+/* A live token: its exponent is not NEVER. */
+struct live {
+    uint32_t id, key, exponent, value;
+    uint64_t weight, mass;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    const struct live *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value > y->value ? 1 : -1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static int live_by_id(const void *a, const void *b)
+{
+    const struct live *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Keeps the first tokens in order of value until their mass reaches the target. */
+static size_t cut(struct live *t, size_t count, uint64_t target)
+{
+    uint64_t mass = 0;
+    size_t kept = 0;
+    qsort(t, count, sizeof(*t), by_value);
+    while (kept < count && mass < target)
+        mass += t[kept++].mass;
+    qsort(t, kept, sizeof(*t), live_by_id);
+    return kept;
+}
+
+/* The largest number whose square is at most x. */
+static uint32_t root_of(uint64_t x)
+{
+    uint64_t r = (uint64_t)sqrt((double)x);
+    while (r * r > x)
+        r--;
+    while ((r + 1) * (r + 1) <= x)
+        r++;
+    return (uint32_t)r;
+}
+
+static size_t filter_sigma(struct live *t, size_t count, uint32_t n)
+{
+    uint64_t sum = 0, squares = 0, far;
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += t[i].exponent >> 9;
+    const int64_t mean = (int64_t)(sum / count);
+    for (size_t i = 0; i < count; i++) {
+        const int64_t off = (int64_t)(t[i].exponent >> 9) - mean;
+        squares += (uint64_t)(off * off);
+    }
+    far = (uint64_t)root_of(squares / count << 18) * n >> 16;
+    for (size_t i = 0; i < count; i++)
+        if (t[i].exponent <= far)
+            t[kept++] = t[i];
+    return kept;
+}
+
+static size_t filter_typical(struct live *t, size_t count, uint64_t total, uint32_t p)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (t[i].weight >> 14) * t[i].exponent >> 10;
+    const uint32_t mean = (uint32_t)(sum / (total >> 24));
+    for (size_t i = 0; i < count; i++) {
+        t[i].value = t[i].exponent > mean ? t[i].exponent - mean : mean - t[i].exponent;
+        t[i].mass = t[i].weight;
+    }
+    return cut(t, count, (uint64_t)((u128)total * p >> 32) + 1);
+}
+
+/* Removes all tokens of at least the threshold, but for the last one in order of exponent and id. */
+static size_t filter_xtc(struct live *t, size_t count, uint64_t total, uint32_t threshold)
+{
+    const uint64_t smallest = (uint64_t)((u128)total * threshold >> 32);
+    size_t likely = 0, last = 0, kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (t[i].weight >= smallest) {
+            if (likely++ == 0 || t[i].exponent >= t[last].exponent)
+                last = i;
+        }
+    for (size_t i = 0; i < count; i++)
+        if (likely < 2 || t[i].weight < smallest || i == last)
+            t[kept++] = t[i];
+    return kept;
+}
+
+static size_t filter_stage(const struct ref_sampler *s, struct live *t, size_t count, int stage)
+{
+    const uint32_t param = s->filters[stage];
+    uint64_t total = 0, heaviest = 0;
+    size_t kept = 0;
+    uint32_t out[4];
+    for (size_t i = 0; i < count; i++) {
+        total += t[i].weight;
+        heaviest = t[i].weight > heaviest ? t[i].weight : heaviest;
+        t[i].value = stage == FILTER_TOP_P ? t[i].exponent : ~t[i].key;
+        t[i].mass = stage == FILTER_TOP_P ? t[i].weight : 1;
+    }
+    switch (stage) {
+    case FILTER_SIGMA:
+        return filter_sigma(t, count, param);
+    case FILTER_TYPICAL:
+        return filter_typical(t, count, total, param);
+    case FILTER_TOP_P:
+        total = (uint64_t)((u128)total * param >> 32);
+        return cut(t, count, total ? total : 1);
+    case FILTER_MIN_P:
+        for (size_t i = 0; i < count; i++)
+            if (t[i].weight >= (uint64_t)((u128)heaviest * param >> 32))
+                t[kept++] = t[i];
+        return kept;
+    case FILTER_XTC:
+        ref_philox((uint32_t[4]){s->step.draws}, (uint32_t[2]){s->step.seed_lo, s->step.seed_hi},
+                   out);
+        return out[2] > param ? count
+                              : filter_xtc(t, count, total, s->filters[FILTER_XTC_THRESHOLD]);
+    default: /* top-k, and the best one */
+        return cut(t, count, param);
+    }
+}
+
+/* The logits of dropped tokens become -infinity. */
+static bool filter(struct ref_sampler *s)
+{
+    const uint32_t *words = s->filters;
+    uint32_t best = 0;
+    size_t count = 0, before;
+    if (!words)
+        return true;
+    for (uint32_t i = 0; i < words[FILTER_NUM_BANS]; i++)
+        if (s->step.pos + s->step.tokens < words[FILTER_BAN_UNTIL] &&
+            words[FILTER_BANS + i] < s->vocab)
+            s->logits[words[FILTER_BANS + i]] = -INFINITY;
+    for (uint32_t i = 0; i < s->vocab; i++)
+        if (ref_sample_key(s->logits[i]) > best)
+            best = ref_sample_key(s->logits[i]);
+    if (best <= ref_sample_key(-INFINITY))
+        return true;
+    struct live *t = dgl_new_array(struct live, s->vocab);
+    if (!t)
+        return false;
+    for (uint32_t i = 0; i < s->vocab; i++) {
+        const uint32_t key = ref_sample_key(s->logits[i]), exponent = exponent_of(key, best);
+        if (exponent != NEVER)
+            t[count++] = (struct live){
+                .id = i, .key = key, .exponent = exponent, .weight = weight_of(exponent)};
+    }
+    before = count;
+    for (int stage = FILTER_STAGES; stage <= FILTER_BEST; stage++)
+        if (words[stage])
+            count = filter_stage(s, t, count, stage);
+    if (count < before)
+        for (uint32_t i = 0, next = 0; i < s->vocab; i++) {
+            if (next < count && t[next].id == i)
+                next++;
+            else if (exponent_of(ref_sample_key(s->logits[i]), best) != NEVER)
+                s->logits[i] = -INFINITY;
+        }
+    free(t);
+    return true;
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
 static bool draw(const struct ref_sampler *s, uint32_t *chosen)
 {
     struct ref_token *tokens = dgl_new_array(struct ref_token, s->vocab);
@@ -255,7 +425,8 @@ bool ref_sample(struct ref_sampler *s, enum sample_kind kind)
     for (size_t i = 0; i < s->sampling->num_logit_bias; i++)
         s->logits[s->sampling->logit_bias[i].id] += s->sampling->logit_bias[i].bias;
     uint32_t id = s->vocab, best = 0; /* best: key of the best logit that is a number */
-    if (!penalise(s) || !penalise_repeats(s) || (kind != SAMPLE_GREEDY && !draw(s, &id)))
+    if (!penalise(s) || !penalise_repeats(s) || !filter(s) ||
+        (kind != SAMPLE_GREEDY && !draw(s, &id)))
         return false;
     for (uint32_t i = 0; i < s->vocab && kind == SAMPLE_GREEDY; i++)
         if (ref_sample_key(s->logits[i]) > best) {

@@ -36,6 +36,8 @@ struct ref_sampler {
     const struct dgl_sampling *sampling; /* biases, presence, frequency, DRY without its breakers */
     const struct ref_breaker *breakers;
     uint32_t num_breakers;
+    /* Words of the filters, [FILTER_WORDS], or NULL. */
+    const uint32_t *filters;
 };
 
 /* Counter and key as in the paper; `out` gets four words. */

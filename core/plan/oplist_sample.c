@@ -29,6 +29,11 @@ void oplist_adjust(struct oplist *list, const struct oplist_params *p)
     add_stage(list, p, "sample_adjust", SAMPLE_GREEDY);
 }
 
+void oplist_filter(struct oplist *list, const struct oplist_params *p)
+{
+    add_stage(list, p, "sample_filter", SAMPLE_GREEDY);
+}
+
 /* Adds one fused operation for all of them, including the end of a batch. */
 static void add_fused(struct oplist *list, const struct oplist_params *p, enum sample_kind kind)
 {
@@ -73,9 +78,19 @@ void oplist_early_exit(struct oplist *list)
     op_op_count(op, "count");
 }
 
+uint32_t oplist_sequences_at(uint32_t vocab)
+{
+    return ADJUST_MARKS + (vocab + 15) / 16;
+}
+
+uint32_t oplist_filters_at(uint32_t vocab)
+{
+    return oplist_sequences_at(vocab) + ADJUST_MAX_SEQUENCE_WORDS;
+}
+
 uint32_t oplist_adjust_words(uint32_t vocab)
 {
-    return ADJUST_MARKS + (vocab + 15) / 16 + ADJUST_MAX_SEQUENCE_WORDS;
+    return oplist_filters_at(vocab) + FILTER_WORDS;
 }
 
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab)

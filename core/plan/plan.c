@@ -58,17 +58,19 @@ struct recipe recipe_of(struct pass_shape shape)
     return (struct recipe){.shapes = shapes_of(shape)};
 }
 
-struct recipe recipe_sampling(enum sample_kind kind, bool adjusts)
+struct recipe recipe_sampling(enum sample_kind kind, unsigned changes)
 {
     struct recipe recipe = recipe_of(PASS_SAMPLE(kind));
-    if (adjusts)
+    if (changes & SAMPLE_ADJUSTS)
         recipe.shapes = shapes_add(recipe.shapes, PASS_ADJUST);
+    if (changes & SAMPLE_FILTERS)
+        recipe.shapes = shapes_add(recipe.shapes, PASS_FILTER);
     return recipe;
 }
 
-struct recipe recipe_decode(enum sample_kind kind, bool adjusts, bool several)
+struct recipe recipe_decode(enum sample_kind kind, unsigned changes, bool several)
 {
-    struct recipe recipe = recipe_sampling(kind, adjusts);
+    struct recipe recipe = recipe_sampling(kind, changes);
     recipe.shapes = shapes_add(shapes_add(recipe.shapes, PASS_DECODE), PASS_HEAD);
     if (several)
         recipe.shapes = shapes_add(recipe.shapes, PASS_EARLY_EXIT);
@@ -216,6 +218,9 @@ static void list_ops(struct plan *plan, struct body *out)
         break;
     case PART_ADJUST:
         oplist_adjust(list, &p);
+        break;
+    case PART_FILTER:
+        oplist_filter(list, &p);
         break;
     case PART_SAMPLE:
         out->ends_batch = oplist_sample(list, &p, (enum sample_kind)shape.sampler);
@@ -367,7 +372,7 @@ enum dgl_status plan_list(struct plan *plan, struct pass_shape shape)
     }
     TRY(status);
     if (!plan->one_row &&
-        (shape.per_sequence || shape.part == PART_ADJUST || shape.part == PART_SAMPLE))
+        (shape.per_sequence || (shape.part >= PART_ADJUST && shape.part <= PART_SAMPLE)))
         plan->one_row = find_one_row(plan, body);
     find(plan, shape, &at);
     memmove(plan->bodies + at + 1, plan->bodies + at,

@@ -15,6 +15,7 @@ enum pass_part {
     PART_LAYERS,     /* embedding and layers; with OUTPUT_EACH also the logits of each row */
     PART_OUTPUTS,    /* from the last layer's result */
     PART_ADJUST,     /* adds biases and penalties to the logits before sampling */
+    PART_FILTER,     /* drops tokens before sampling */
     PART_SAMPLE,     /* samples from the logits */
     PART_EARLY_EXIT, /* cancels the later steps if the sequence has stopped */
     PART_REPORT,     /* copies the ids of the steps so far, for every row */
@@ -50,6 +51,7 @@ struct pass_shape {
 #define PASS_HIDDEN       ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_HIDDEN})
 #define PASS_SCORE        ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_EACH})
 #define PASS_ADJUST       ((struct pass_shape){.part = PART_ADJUST})
+#define PASS_FILTER       ((struct pass_shape){.part = PART_FILTER})
 #define PASS_SAMPLE(kind) ((struct pass_shape){.part = PART_SAMPLE, .sampler = (uint8_t)(kind)})
 #define PASS_EARLY_EXIT   ((struct pass_shape){.part = PART_EARLY_EXIT})
 #define PASS_REPORT       ((struct pass_shape){.part = PART_REPORT})
@@ -89,11 +91,12 @@ struct recipe {
 };
 
 struct recipe recipe_of(struct pass_shape shape);
-/* Samples from LOGITS, which PASS_ADJUST changes before if `adjusts`. */
-struct recipe recipe_sampling(enum sample_kind kind, bool adjusts);
+/* Samples from LOGITS, which PASS_ADJUST and PASS_FILTER change before by `changes` (bits of enum
+ * sample_changes). */
+struct recipe recipe_sampling(enum sample_kind kind, unsigned changes);
 /* Evaluates a token and samples the next one. `several` if it is one of several steps per
  * readback. */
-struct recipe recipe_decode(enum sample_kind kind, bool adjusts, bool several);
+struct recipe recipe_decode(enum sample_kind kind, unsigned changes, bool several);
 bool recipe_equal(const struct recipe *a, const struct recipe *b);
 
 /* The operations of a pass, or of a part of it, with a kernel for each. */

@@ -30,7 +30,7 @@ static enum dgl_status add_sequence(struct adjust *a, const struct dgl_log *log,
                                     struct dgl_str rest)
 {
     struct token_ids tail = {0};
-    uint32_t *list = a->words + oplist_adjust_words(a->vocab) - ADJUST_MAX_SEQUENCE_WORDS;
+    uint32_t *list = a->words + oplist_sequences_at(a->vocab);
     uint32_t used = a->words[ADJUST_SEQUENCE_WORDS], at = 0;
     struct encode_flags flags = {.no_parse_special = true, .continues = true};
     enum dgl_status status;
@@ -149,10 +149,9 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
         return;
     a->breakers.len = 0;
     dgl_buf_append(&a->breakers, from->breakers.p, from->breakers.len);
-    const size_t words = oplist_adjust_words(a->vocab);
     a->words[ADJUST_SEQUENCE_WORDS] = from->words[ADJUST_SEQUENCE_WORDS];
     memcpy(a->words + ADJUST_MARKS, from->words + ADJUST_MARKS,
-           (words - ADJUST_MARKS) * sizeof(*a->words));
+           (oplist_filters_at(a->vocab) - ADJUST_MARKS) * sizeof(*a->words));
     a->breakers_dirty = true;
 }
 
@@ -166,7 +165,7 @@ enum dgl_status adjust_reserve(struct adjust *a, const struct dgl_log *log)
     if (a->words)
         return DGL_OK;
     a->words = dgl_new_array(uint32_t, oplist_adjust_words(a->vocab));
-    a->head_dirty = a->words != NULL;
+    a->head_dirty = a->filters_dirty = a->words != NULL;
     dgl_buf_reserve(&a->breakers, USUAL_BREAKERS);
     return a->words && !a->breakers.failed
                ? DGL_OK
@@ -215,8 +214,28 @@ enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
     head[ADJUST_PRESENCE] = dgl_f32_bits(s->presence_penalty);
     head[ADJUST_FREQUENCY] = dgl_f32_bits(s->frequency_penalty);
     head[ADJUST_SEQUENCE_WORDS] = a->words[ADJUST_SEQUENCE_WORDS];
+    head[ADJUST_FILTERS] = (sampling_changes(s) & SAMPLE_FILTERS) != 0;
+    if (head[ADJUST_FILTERS]) {
+        sampling_to_filters(s, a->words + oplist_filters_at(a->vocab));
+        a->filters_dirty = true;
+    }
     a->head_dirty = a->head_dirty || memcmp(a->words, head, sizeof(head)) != 0;
     memcpy(a->words, head, sizeof(head));
 done:
     return status;
+}
+
+enum dgl_status adjust_ban(struct adjust *a, const struct dgl_log *log, const int32_t *ids,
+                           size_t count, uint32_t until)
+{
+    uint32_t *words = a->words + oplist_filters_at(a->vocab);
+    if (words[FILTER_NUM_BANS] + count > FILTER_MAX_BANS)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "min_tokens is given with %zu stop ids, at most %d are possible",
+                        words[FILTER_NUM_BANS] + count, FILTER_MAX_BANS);
+    for (size_t i = 0; i < count; i++)
+        words[FILTER_BANS + words[FILTER_NUM_BANS]++] = (uint32_t)ids[i];
+    words[FILTER_BAN_UNTIL] = until;
+    a->filters_dirty = true;
+    return DGL_OK;
 }

@@ -13,8 +13,8 @@ struct adjust {
     uint32_t vocab;
     uint32_t *words;         /* [oplist_adjust_words(vocab)]; NULL before the first use */
     struct dgl_buf breakers; /* of the marks and sequences, each with its NUL, then another NUL */
-    bool head_dirty,
-        breakers_dirty; /* to be written: the words before ADJUST_MARKS; the words from there on */
+    /* To be written: the words before ADJUST_MARKS; marks and sequences; the words of filters. */
+    bool head_dirty, breakers_dirty, filters_dirty;
 };
 void adjust_finish(struct adjust *a);
 /* Allocates `words`, unless that is done. */
@@ -30,5 +30,9 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
  * if they have more spellings than fit. */
 enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
                             const struct dgl_tokenizer *tok, const struct dgl_sampling *sampling);
+/* Bans ids while the sequence has fewer than `until` ids. Call it after adjust_fill() for parameters
+ * with min_tokens. Returns DGL_ERR_INVALID_ARG if there are more than FILTER_MAX_BANS. */
+enum dgl_status adjust_ban(struct adjust *a, const struct dgl_log *log, const int32_t *ids,
+                           size_t count, uint32_t until);
 
 #endif

@@ -136,6 +136,7 @@ static bool copy_params(struct batch_request *r, const struct dgl_request_params
     r->p.prompt = NULL;
     r->p.ids = NULL;
     r->p.stop = copy_texts(&r->arena, p->stop, p->num_stop, &ok);
+    r->p.stop_ids = copy_array(&r->arena, p->stop_ids, p->num_stop_ids * sizeof(*p->stop_ids), &ok);
     r->p.shown = copy_array(&r->arena, p->shown, p->num_shown * sizeof(*p->shown), &ok);
     s->dry_breakers = copy_texts(&r->arena, s->dry_breakers, s->num_dry_breakers, &ok);
     s->logit_bias =
@@ -159,6 +160,8 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
                                             .sampling = p->sampling,
                                             .stop = p->stop,
                                             .num_stop = p->num_stop,
+                                            .stop_ids = p->stop_ids,
+                                            .num_stop_ids = p->num_stop_ids,
                                             .ignore_eos = p->ignore_eos,
                                             .shown = p->shown,
                                             .num_shown = p->num_shown};
@@ -192,12 +195,14 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     r->how = how;
     r->how.sampling = r->p.sampling;
     r->how.stop = r->p.stop;
+    r->how.stop_ids = r->p.stop_ids;
     r->how.shown = r->p.shown;
     r->how.token_cb = tell_token;
     r->how.text_cb = tell_text;
     r->how.priv = r;
     r->g.p = &r->how;
     r->g.r = &r->result;
+    r->g.no_reuse = p->no_reuse;
     /* The last token of an answer needs no position. */
     TRY(generation_init(&r->g, b->model, b->info.context - (int32_t)ids.count + 1));
     r->result.prompt_ids = ids.ids;
@@ -261,7 +266,7 @@ static bool tell_token(void *priv, int32_t id)
     if (!r->p.token_cb)
         return true;
     if (r->g.logits) {
-        token.chosen.logprob = (float)-logits_nll(r->g.logits, vocab, id);
+        token.chosen.logprob = (float)(0.0 - logits_nll(r->g.logits, vocab, id)); /* not -0 */
         token.top = r->top;
         token.num_top = (size_t)(r->p.top_logprobs < vocab ? r->p.top_logprobs : vocab);
         if (token.num_top > 0)
@@ -479,7 +484,7 @@ static enum dgl_status read_on(struct batch_request *r)
         info->reused_tokens += first ? r->result.num_reused : 0;
     }
     /* Reuse the pages that other requests have evaluated since the last pass. */
-    if (s->seq.len < count)
+    if (s->seq.len < count && !r->g.no_reuse)
         TRY(session_adopt(s, count, &adopted));
     if (r->result.num_tokens == 0) {
         r->result.num_reused += (size_t)adopted;

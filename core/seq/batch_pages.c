@@ -161,12 +161,15 @@ static struct stay stay_of(const struct batch_request *r)
         answer = (int32_t)half_again((size_t)written);
     if (answer < written + DGL_KV_PAGE)
         answer = written + DGL_KV_PAGE;
-    if (!(r->how.ignore_eos && r->how.num_stop == 0) && prompt < most - answer)
+    if (!(r->how.ignore_eos && r->how.num_stop + r->how.num_stop_ids == 0) &&
+        prompt < most - answer)
         stay.expected = prompt + answer;
     stay.end = stay.expected - stay.tokens + DECODER_BURSTS * DECODER_MAX_STEPS;
     if (!r->lane) {
         /* Pages that the request will share are free of cost while another request holds them. */
-        stay.taken = kv_prefix_held(kv, batch_request_root(r), r->result.prompt_ids, prompt - 1);
+        if (!r->g.no_reuse)
+            stay.taken =
+                kv_prefix_held(kv, batch_request_root(r), r->result.prompt_ids, prompt - 1);
         return stay;
     }
     const struct kv_pages *pages = &r->lane->session->seq.pages;

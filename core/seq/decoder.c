@@ -140,7 +140,7 @@ static enum dgl_status write_slot(struct decoder *d, int32_t i, int32_t first, b
     static const uint32_t nothing[ADJUST_BIASES];
     const struct generation *g = d->slot[i].g;
     const struct sequence *seq = &g->s->seq;
-    const bool adjusts = sampling_adjusts(&g->p->sampling);
+    const bool adjusts = sampling_changes(&g->p->sampling) != 0;
     struct dgl_step step = generation_step(g, seq->len);
     enum dgl_status status;
     step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
@@ -457,7 +457,7 @@ static enum dgl_status get_run(struct decoder *d, struct recipe recipe, struct e
 }
 
 /* Maximum runs of a step, including the report. */
-#define DECODER_MAX_RUNS (1 + 1 + SAMPLE_KINDS + 1)
+#define DECODER_MAX_RUNS (1 + 2 + SAMPLE_KINDS + 1)
 
 /* The runs of the next steps. */
 struct step_runs {

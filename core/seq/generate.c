@@ -75,13 +75,28 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
 struct recipe generation_draw(const struct generation *g)
 {
     const struct dgl_sampling *sampling = &g->p->sampling;
-    return recipe_sampling(sampling_kind(sampling), sampling_adjusts(sampling));
+    return recipe_sampling(sampling_kind(sampling), sampling_changes(sampling));
 }
 
 struct recipe generation_recipe(const struct generation *g)
 {
     const struct dgl_sampling *sampling = &g->p->sampling;
-    return recipe_decode(sampling_kind(sampling), sampling_adjusts(sampling), g->interval > 1);
+    return recipe_decode(sampling_kind(sampling), sampling_changes(sampling), g->interval > 1);
+}
+
+/* Writes the changes of the logits. Stop ids are banned up to a length of the sequence, which
+ * dropped tokens make shorter. */
+static enum dgl_status write_adjust(const struct generation *g)
+{
+    const int64_t until =
+        (int64_t)g->r->num_prompt_ids + g->p->sampling.min_tokens - (int64_t)g->r->num_shifted;
+    const struct session_bans bans = {.ids = g->stream.stop_ids,
+                                      .count = g->stream.num_stop_ids,
+                                      .ignore_eos = g->p->ignore_eos,
+                                      .until = until > UINT32_MAX ? UINT32_MAX
+                                               : until > 0        ? (uint32_t)until
+                                                                  : 0};
+    return session_write_adjust(g->s, &g->p->sampling, &bans);
 }
 
 struct dgl_step generation_step(const struct generation *g, int32_t pos)
@@ -198,6 +213,8 @@ enum dgl_status generation_advance(struct generation *g)
                     (size_t)(tokens - keep) * sizeof(*seq->ids));
             sequence_trim(seq, keep);
             g->r->num_shifted += (size_t)dropped;
+            if (g->p->sampling.min_tokens > 0)
+                TRY(write_adjust(g));
         }
     }
     if (tokens > 0) {
@@ -234,6 +251,8 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
     for (size_t i = 0; i < p->num_stop; i++)
         if (!p->stop || !p->stop[i])
             return dgl_fail(log, DGL_ERR_INVALID_ARG, "stop[%zu] is missing", i);
+    if (p->num_stop_ids > 0 && !p->stop_ids)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "stop_ids[%zu] is missing", p->num_stop_ids - 1);
     if (p->num_shown > 0 && !p->shown)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "shown[%zu] is missing", p->num_shown - 1);
     return sampling_check(log, &p->sampling);
@@ -272,7 +291,7 @@ enum dgl_status generation_begin(struct generation *g)
     const int32_t *ids = r->prompt_ids;
     struct shape_set shapes;
     const bool again = g->start_ns > 0;
-    enum dgl_status status = session_write_adjust(s, &g->p->sampling);
+    enum dgl_status status = write_adjust(g);
     g->drawn = false;
     if (!again) {
         g->start = device_counters(session_dev(s));
@@ -284,7 +303,9 @@ enum dgl_status generation_begin(struct generation *g)
         memcpy(s->seq.ids + r->num_prompt_ids, r->tokens, r->num_tokens * sizeof(*ids));
         ids = s->seq.ids;
     }
-    TRY(session_take_ids(s, ids, (size_t)count, again ? NULL : &r->num_reused));
+    if (g->no_reuse && !again)
+        sequence_trim(&s->seq, 0);
+    TRY(session_take_ids(s, ids, (size_t)count, !g->no_reuse, again ? NULL : &r->num_reused));
     if (!g->s->seq.pooled) {
         const int32_t most = g->max_tokens == INT32_MAX ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
         TRY(session_reserve(s, count + (most < ANSWER_TOKENS ? most : ANSWER_TOKENS)));

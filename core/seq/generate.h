@@ -14,6 +14,7 @@ struct generation {
     struct dgl_generate_result *r;
     int32_t interval; /* tokens per readback */
     float *logits;    /* [vocab], gets the logits of each token before it is sampled; may be NULL */
+    bool no_reuse;    /* evaluates the whole prompt */
     bool may_step;    /* decode steps may evaluate the last few tokens of the prompt */
     struct decoder *decoder; /* decodes the answer; set by decoder_own() and decoder_join() */
     int32_t slot;            /* in that decoder */

@@ -179,7 +179,13 @@ enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct pro
                                prompt->text_len ? prompt->text_len : strlen(prompt->text)};
         struct encode_flags flags = {.add_special = true,
                                      .no_parse_special = prompt->no_parse_special};
-        return tokenizer_encode(log, m->tok, text, flags, ids);
+        enum dgl_status status = tokenizer_encode(log, m->tok, text, flags, ids);
+        if (status == DGL_OK && ids->count == 0 && m->info.bos_id >= 0) {
+            if (!dgl_grow((void **)&ids->ids, &ids->cap, 1, sizeof(*ids->ids)))
+                return dgl_fail_memory(log, "prompt", sizeof(*ids->ids));
+            ids->ids[ids->count++] = m->info.bos_id;
+        }
+        return status;
     }
     ids->ids = dgl_new_array(int32_t, prompt->num_ids);
     if (!ids->ids)
@@ -190,7 +196,7 @@ enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct pro
 }
 
 enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
-                                 size_t *reused)
+                                 bool adopts, size_t *reused)
 {
     enum dgl_status status = session_check_ids(s, "the prompt", ids, count);
     if (status == DGL_OK)
@@ -206,7 +212,7 @@ enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size
     sequence_trim(&s->seq, (int32_t)keep);
     if (ids != s->seq.ids)
         memcpy(s->seq.ids + keep, ids + keep, (count - keep) * sizeof(*ids));
-    if (keep < count)
+    if (keep < count && adopts)
         status = session_adopt(s, (int32_t)count, NULL);
     if (reused)
         *reused = (size_t)s->seq.len;

@@ -39,10 +39,11 @@ enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct pro
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);
 size_t session_trace_points(const struct dgl_session *s);
 /* Stores ids[0 .. count) in ids and keeps the evaluated tokens up to the first difference.
- * *reused (may be NULL) is set to the number kept. `ids` may be the session's own ids. If
+ * If `adopts`, pages that other sequences have evaluated are used too. *reused (may be NULL) is set
+ * to the number of tokens that need no evaluation. `ids` may be the session's own ids. If
  * len < count afterwards, session_eval(count) must follow. */
 enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
-                                 size_t *reused);
+                                 bool adopts, size_t *reused);
 /* Reports NaN or infinite logits, with advice. `fmt` names the values and the verb, for example
  * "the logits are". Such logits may come from the weights or from a user's own kernel: neither is
  * checked beforehand. */

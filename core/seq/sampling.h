@@ -23,6 +23,13 @@ enum sample_kind sampling_kind(const struct dgl_sampling *sampling);
 bool sampling_penalises(const struct dgl_sampling *sampling);
 bool sampling_has_dry(const struct dgl_sampling *sampling);
 bool sampling_adjusts(const struct dgl_sampling *sampling);
+/* Returns true if the parameters drop tokens in an operation of its own: by top-n sigma, typical or
+ * XTC, which all of top-k, top-p, min-p and greedy choice then precede or follow there. */
+bool sampling_shapes(const struct dgl_sampling *sampling);
+/* Returns the changes before ranking: bits of enum sample_changes. */
+unsigned sampling_changes(const struct dgl_sampling *sampling);
+/* Sets the words of the filters, [FILTER_WORDS], but for the ids to ban. */
+void sampling_to_filters(const struct dgl_sampling *sampling, uint32_t *words);
 /* Sets the step's sampling fields (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp, repeat_*).
  * The other fields keep their values. */
 void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step);

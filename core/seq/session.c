@@ -38,6 +38,7 @@ static enum dgl_status make_memory(struct model_user *user)
             : kv_cache_join(&m->shard->kv, pages, shard_memory_left(m->shard), &s->seq.pages));
     s->state.generation = model_generation(m);
     s->seq.adjust.head_dirty = s->seq.adjust.words != NULL;
+    s->seq.adjust.filters_dirty = s->seq.adjust.words != NULL;
     s->seq.adjust.breakers_dirty = s->seq.adjust.breakers.len > 0;
 done:
     return status;
@@ -258,25 +259,36 @@ enum dgl_status session_expect(struct dgl_session *s, int32_t tokens)
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling)
+enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling,
+                                     const struct session_bans *bans)
 {
     struct adjust *a = &s->seq.adjust;
+    const struct dgl_model_info *info = &s->model->info;
     const struct dgl_tokenizer *tok = s->model->tok;
-    const uint64_t words = oplist_adjust_words(a->vocab);
+    const uint64_t filters = oplist_filters_at(a->vocab);
     enum dgl_status status = DGL_OK;
-    if (!sampling_adjusts(sampling))
+    if (!sampling_changes(sampling))
         return DGL_OK;
     for (const struct model_user *user = s->model->users; user; user = user->next)
         if (user->ops == &session_ops && sampling_has_dry(sampling))
             adjust_share(a, &session_of(user)->seq.adjust, tok, sampling);
     TRY(adjust_fill(a, session_dev(s)->log, tok, sampling));
+    if (sampling->min_tokens > 0 && bans) {
+        for (size_t i = 0; i < info->num_stop_ids && !bans->ignore_eos; i++)
+            TRY(adjust_ban(a, session_dev(s)->log, &info->stop_ids[i].id, 1, bans->until));
+        TRY(adjust_ban(a, session_dev(s)->log, bans->ids, bans->count, bans->until));
+    }
     if (a->head_dirty)
         TRY(pass_state_write(&s->state, BUF_ADJUST, 0, 0, a->words, ADJUST_MARKS * 4));
     a->head_dirty = false;
     if (a->breakers_dirty)
         TRY(pass_state_write(&s->state, BUF_ADJUST, 0, ADJUST_MARKS * 4, a->words + ADJUST_MARKS,
-                             (words - ADJUST_MARKS) * 4));
+                             (filters - ADJUST_MARKS) * 4));
     a->breakers_dirty = false;
+    if (a->filters_dirty)
+        TRY(pass_state_write(&s->state, BUF_ADJUST, 0, filters * 4, a->words + filters,
+                             FILTER_WORDS * 4));
+    a->filters_dirty = false;
 done:
     return status;
 }

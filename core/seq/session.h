@@ -71,8 +71,18 @@ void session_advance(struct dgl_session *s, int32_t tokens);
 /* Prepares the ROPE tables for a sequence of `tokens`. If the tables change, all evaluated tokens
  * are invalid and `len` becomes 0. Call it before evaluating any part of the sequence. */
 enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
-/* Writes the logit adjustments of the parameters to ADJUST, if the device has different ones. */
-enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling);
+/* Ids that must not be chosen, besides the model's stop ids, while the sequence has fewer than
+ * `until` ids. */
+struct session_bans {
+    const int32_t *ids; /* [count] */
+    size_t count;
+    uint32_t until;
+    bool ignore_eos; /* the model's stop ids may be chosen */
+};
+/* Writes the logit adjustments of the parameters to ADJUST, if the device has different ones.
+ * `bans` is for min_tokens and may be NULL without. */
+enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling,
+                                     const struct session_bans *bans);
 /* Reads `count` ids from position `pos` on. Waits. */
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids);
 /* Default number of tokens per readback. It is more than 1 if a readback costs more than a few

@@ -13,7 +13,11 @@ struct text_stream {
     struct dgl_generate_params p; /* stop strings, and special tokens that leave text */
     struct dgl_buf text;          /* everything so far; a stop string is cut off */
     size_t emitted;               /* bytes of it that the callback has had */
-    bool stopped;                 /* a stop string was completed */
+    int32_t *stop_ids;            /* [num_stop_ids], those of *p and of its stop strings */
+    size_t num_stop_ids;
+    size_t tokens; /* pushed so far */
+    bool free;     /* the last of them is one of the first min_tokens: nothing stops in its text */
+    bool stopped;  /* a stop string was completed, or a stop id was pushed */
     enum dgl_status status; /* of the first failure, which is logged; no text comes after it */
 };
 

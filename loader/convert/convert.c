@@ -196,6 +196,9 @@ static enum dgl_status write_texts(struct job *job)
     if (m->tokenizer_config_json)
         TRY(add_text(job, m->path, FILE_TOKENIZER_CONFIG, m->tokenizer_config_json,
                      m->tokenizer_config_len));
+    if (m->generation_config_json)
+        TRY(add_text(job, m->path, FILE_GENERATION_CONFIG, m->generation_config_json,
+                     m->generation_config_len));
 done:
     return status;
 }

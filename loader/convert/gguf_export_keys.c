@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_keys.h"
+#include "loader/gguf/gguf_sampling.h"
 
 void gguf_export_u32(const struct gguf_exporter *k, const char *suffix, int64_t value)
 {
@@ -155,6 +156,10 @@ enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_mod
     gguf_put_str(w, "general.type", DGL_STR("model"));
     gguf_put_str(w, "general.name", dgl_str_of(model->name));
     gguf_put_u32(w, "general.quantization_version", 2); /* of ggml's block formats */
+    enum dgl_status status;
+    if (model->generation_config_json)
+        TRY(gguf_sampling_write(log, model->path, model->generation_config_json,
+                                model->generation_config_len, w));
     gguf_export_u32(&k, "vocab_size", d->vocab);
     gguf_export_u32(&k, "context_length", d->context_max);
     gguf_export_u32(&k, "embedding_length", d->hidden);
@@ -165,7 +170,6 @@ enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_mod
     gguf_export_u32(&k, "attention.key_length", d->head_dim);
     gguf_export_u32(&k, "attention.value_length", d->head_dim);
     gguf_export_f32(&k, "attention.layer_norm_rms_epsilon", d->norm_eps);
-    enum dgl_status status;
     TRY(put_windows(&k));
     TRY(check_rotated(&k));
     TRY(gguf_export_rope(&k));

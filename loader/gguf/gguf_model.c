@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "loader/gguf/gguf_config.h"
+#include "loader/gguf/gguf_sampling.h"
 #include "loader/gguf/gguf_split.h"
 #include "loader/gguf/gguf_view.h"
 #include "loader/gguf/gguf_vocab.h"
@@ -24,6 +25,7 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
     TRY(gguf_vocab_read(log, file, &out->vocab));
     TRY(gguf_vocab_stops(log, &out->vocab, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids));
     TRY(gguf_tokenizer_config_write(log, file, &out->vocab, &out->tokenizer_config));
+    TRY(gguf_sampling_read(log, file, &out->generation_config));
     ids.bos_id = (int32_t)out->vocab.bos;
     TRY(gguf_config_read(log, &model, &ids, &out->config));
     status = gguf_view_create(log, &model, raw, &out->tensors);
@@ -54,6 +56,7 @@ void gguf_parts_finish(struct gguf_parts *parts)
     fields_finish(&parts->config);
     vocab_lists_finish(&parts->vocab);
     dgl_buf_finish(&parts->tokenizer_config);
+    dgl_buf_finish(&parts->generation_config);
     tensor_source_destroy(&parts->tensors);
 }
 

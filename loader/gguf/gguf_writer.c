@@ -46,6 +46,11 @@ void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t value)
     raw_u32(key_begin(w, key, GGUF_U32), value);
 }
 
+void gguf_put_i32(struct gguf_writer *w, const char *key, int32_t value)
+{
+    raw_u32(key_begin(w, key, GGUF_I32), (uint32_t)value);
+}
+
 void gguf_put_f32(struct gguf_writer *w, const char *key, double value)
 {
     raw_f32(key_begin(w, key, GGUF_F32), (float)value);

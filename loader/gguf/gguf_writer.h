@@ -15,6 +15,7 @@ struct gguf_writer {
 };
 
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t value);
+void gguf_put_i32(struct gguf_writer *w, const char *key, int32_t value);
 void gguf_put_f32(struct gguf_writer *w, const char *key, double value);
 void gguf_put_bool(struct gguf_writer *w, const char *key, bool value);
 void gguf_put_str(struct gguf_writer *w, const char *key, struct dgl_str value);

@@ -150,6 +150,8 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     parts->vocab = (struct vocab_lists){0};
     f->tokenizer_config_len = parts->tokenizer_config.len;
     f->tokenizer_config_json = dgl_buf_take(&parts->tokenizer_config);
+    f->generation_config_len = parts->generation_config.len;
+    f->generation_config_json = dgl_buf_take(&parts->generation_config);
     f->tensors = parts->tensors;
     parts->tensors = NULL;
     parts->config.name = config_name.p;
@@ -242,6 +244,7 @@ static void info_fill(struct dgl_model_file *f)
         .stop_ids = d->stop_ids,
         .num_stop_ids = d->num_stop_ids,
         .has_tokenizer = f->tokenizer_json || f->vocab.kind != VOCAB_NONE,
+        .bos_id = d->bos_id < d->vocab ? d->bos_id : -1,
     };
 }
 

@@ -122,7 +122,7 @@ static void emit_bytes(struct tok_decode_stream *s, size_t at)
     struct dgl_buf *run = &s->states[at].held;
     if (run->len == 0)
         return;
-    if (dgl_utf8_valid_prefix(run->p, run->len) == run->len) {
+    if (s->raw || dgl_utf8_valid_prefix(run->p, run->len) == run->len) {
         emit(s, at, (struct dgl_str){run->p, run->len}, true);
     } else {
         for (size_t i = 0; i < run->len; i++)
@@ -138,11 +138,11 @@ static void byte_level_token(struct tok_decode_stream *s, size_t at, struct dgl_
     text->len = 0;
     if (!tok_bytes_append_unmapped(held, token))
         dgl_buf_append(held, token.p, token.len);
-    size_t tail = held->len ? dgl_utf8_incomplete_tail(held->p, held->len) : 0;
+    size_t tail = held->len && !s->raw ? dgl_utf8_incomplete_tail(held->p, held->len) : 0;
     size_t whole = held->len - tail;
     if (whole == 0)
         return;
-    if (dgl_utf8_valid_prefix(held->p, whole) == whole) {
+    if (s->raw || dgl_utf8_valid_prefix(held->p, whole) == whole) {
         emit(s, at, (struct dgl_str){held->p, whole}, false);
     } else {
         dgl_utf8_append_lossy(text, held->p, whole);
@@ -227,6 +227,8 @@ static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
         if (high >= 0 && low >= 0) {
             char c = (char)(high << 4 | low);
             dgl_budget_append(s->budget, &state->held, &c, 1);
+            if (s->raw)
+                emit_bytes(s, at);
         } else {
             emit_bytes(s, at);
             emit(s, at, part, true);

@@ -38,6 +38,7 @@ struct tok_decode_state {
 struct tok_decode_stream {
     struct dgl_budget *budget; /* budget of the current call */
     const struct tok_decoder *decoder;
+    bool raw; /* bytes are passed on at once, even if they are no whole characters */
     struct tok_decode_state states[TOK_MAX_STEPS];
     struct tok_regex_scratch *regex;
     struct tok_spans spans;

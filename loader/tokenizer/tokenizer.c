@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -282,6 +283,42 @@ bool tokenizer_spelling(const struct dgl_tokenizer *tok, int32_t id, struct dgl_
         return tok_vocab_token(&tok->model.vocab, id, out);
     *out = (struct dgl_str){added->content.p, added->content.len};
     return true;
+}
+
+int32_t tokenizer_find_special(const struct dgl_tokenizer *tok, struct dgl_str spelling)
+{
+    for (size_t i = 0; i < tok->added.count; i++) {
+        const struct tok_added_token *t = &tok->added.tokens[i];
+        if (t->special && t->content.len == spelling.len && spelling.len > 0 &&
+            memcmp(t->content.p, spelling.p, spelling.len) == 0)
+            return t->id;
+    }
+    return -1;
+}
+
+enum dgl_status tokenizer_token_bytes(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                      int32_t id, struct dgl_buf *out)
+{
+    struct tok_decode_stream stream;
+    struct dgl_budget budget = budget_of(log, "decoding", decode_advice, 2);
+    struct dgl_buf twice = {0};
+    struct dgl_str token;
+    size_t first = 0;
+    enum dgl_status status = DGL_OK;
+    tok_decode_stream_init(&stream, &budget, &tok->decoder);
+    stream.raw = true;
+    if (token_text(tok, id, false, &token)) {
+        TRY(tok_decode_push(&stream, token, &twice));
+        first = twice.len;
+        TRY(tok_decode_push(&stream, token, &twice));
+        TRY(tok_decode_flush(&stream, &twice));
+    }
+    if (twice.len > first)
+        dgl_buf_append(out, twice.p + first, twice.len - first);
+done:
+    tok_decode_stream_finish(&stream);
+    dgl_buf_finish(&twice);
+    return status;
 }
 
 struct detokenizer {

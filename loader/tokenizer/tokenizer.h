@@ -45,6 +45,13 @@ enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tok
  * unknown. */
 bool tokenizer_spelling(const struct dgl_tokenizer *tok, int32_t id, struct dgl_str *out);
 
+/* Returns the id of the special token with this spelling, or -1. */
+int32_t tokenizer_find_special(const struct dgl_tokenizer *tok, struct dgl_str spelling);
+/* Appends the bytes that a token adds to a text in which another token precedes it. They may be a
+ * part of a character. Appends nothing if no token has this id. */
+enum dgl_status tokenizer_token_bytes(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                      int32_t id, struct dgl_buf *out);
+
 /* Streaming decode. The text so far is always a prefix of the result of tokenizer_decode() for all
  * ids, and never ends inside of a character. A complete character is emitted at once, except in a
  * run of "<0x..>" tokens, whose text is not certain before the run ends. After a failure, which is

@@ -26,7 +26,7 @@ static uint32_t mark_of(const struct adjust *a, uint32_t id)
 
 static const uint32_t *sequences(const struct adjust *a)
 {
-    return a->words + oplist_adjust_words(a->vocab) - ADJUST_MAX_SEQUENCE_WORDS;
+    return a->words + oplist_sequences_at(a->vocab);
 }
 
 static void fill(struct adjust *a, const struct dgl_sampling *sampling)

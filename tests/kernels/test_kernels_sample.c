@@ -111,8 +111,7 @@ struct pair {
 /* Fills in `breakers` by hand, as adjust_fill() does from texts and a tokenizer. */
 static void set_breakers(struct pair *p)
 {
-    uint32_t *list =
-        p->adjust.words + oplist_adjust_words(p->ref.vocab) - ADJUST_MAX_SEQUENCE_WORDS;
+    uint32_t *list = p->adjust.words + oplist_sequences_at(p->ref.vocab);
     uint32_t used = 0;
     for (uint32_t i = 0; i < NUM_BREAKERS; i++) {
         const struct ref_breaker *b = &breakers[i];
@@ -132,6 +131,8 @@ static void pair_init(struct pair *p, uint32_t vocab, const struct dgl_sampling 
 {
     *p = (struct pair){.ref = {.vocab = vocab, .sampling = sampling}, .adjust.vocab = vocab};
     assert_int_equal(adjust_fill(&p->adjust, NULL, NULL, sampling), DGL_OK);
+    if (sampling_changes(sampling) & SAMPLE_FILTERS)
+        p->ref.filters = p->adjust.words + oplist_filters_at(vocab);
     if (sampling->dry_multiplier != 0 && vocab > 5) {
         p->ref.breakers = breakers;
         p->ref.num_breakers = NUM_BREAKERS;
@@ -225,6 +226,8 @@ static void run_list(struct pair *p, enum sample_kind kind, bool fused)
 {
     if (sampling_adjusts(p->ref.sampling))
         run_op(p, "sample_adjust", kind, 0);
+    if (sampling_changes(p->ref.sampling) & SAMPLE_FILTERS)
+        run_op(p, "sample_filter", kind, 0);
     if (fused) {
         run_op(p, "sample_next", kind, 0);
         assert_int_equal(p->arrived, 0);
@@ -325,6 +328,12 @@ static void kernels_choose_what_the_twin_chooses(void **state)
         .dry_allowed_length = (a), .dry_penalty_last_n = (n), .seed = 6                            \
     }
 
+#define SHAPED(sigma, k, typical, xtc, threshold, t)                                               \
+    {                                                                                              \
+        .temperature = (t), .top_k = (k), .top_p = 0.9f, .min_p = 0.02f, .top_n_sigma = (sigma),   \
+        .typical_p = (typical), .xtc_probability = (xtc), .xtc_threshold = (threshold), .seed = 3  \
+    }
+
 static const struct dgl_logit_bias biases[] = {{3, 1.25f}, {0, -INFINITY}, {49, 0x1p-20f},
                                                {3, 0.5f},  {7, INFINITY},  {8, -100}};
 #define BIASED .logit_bias = biases, .num_logit_bias = sizeof(biases) / sizeof(biases[0])
@@ -340,6 +349,25 @@ static const struct row rows[] = {
     {"greedy_v300_all_minus_inf", 300, ALL_MINUS_INF, {.top_k = 0}, false, 0, 0},
     {"greedy_v300_all_nan", 300, ALL_NAN, {.top_k = 0}, false, 0, 0},
     {"greedy_v64_tiny", 64, TINY, {.top_k = 0}, false, 0, 0},
+    {"sigma_v300", 300, NORMAL, SHAPED(1, 0, 0, 0, 0, 1), false, 0, 0},
+    {"sigma_v4096_steps", 4096, STEPS, SHAPED(2.5f, 0, 0, 0, 0, 0.7f), false, 0, 0},
+    {"sigma_v7_ties", 7, EQUAL, SHAPED(1, 0, 0, 0, 0, 1), false, 0, 0},
+    {"sigma_v5000_vast", 5000, VAST, SHAPED(0.01f, 0, 0, 0, 0, 1), false, 0, 0},
+    {"typical_v300", 300, NORMAL, SHAPED(0, 0, 0.5f, 0, 0, 1), false, 0, 0},
+    {"typical_v5000_close", 5000, CLOSE, SHAPED(0, 0, 0.9f, 0, 0, 1), false, 0, 0},
+    {"typical_v4096_steps", 4096, STEPS, SHAPED(0, 0, 0.3f, 0, 0, 1), false, 0, 0},
+    {"typical_v100_least", 100, NORMAL, SHAPED(0, 0, DGL_PROBABILITY_ZERO, 0, 0, 1), false, 0, 0},
+    {"typical_greedy_v300", 300, NORMAL, SHAPED(0, 0, 0.2f, 0, 0, 0), false, 0, 0},
+    {"xtc_v300", 300, NORMAL, SHAPED(0, 0, 0, 1, 0.02f, 1), false, 0, 0},
+    {"xtc_v300_half", 300, NORMAL, SHAPED(0, 0, 0, 0.5f, 0.02f, 1), false, 0, 0},
+    {"xtc_v4096_steps", 4096, STEPS, SHAPED(0, 50, 0, 1, 0.001f, 1), false, 0, 0},
+    {"xtc_greedy_v300", 300, NORMAL, SHAPED(0, 0, 0, 1, 0.01f, 0), false, 0, 0},
+    {"xtc_v1", 1, NORMAL, SHAPED(0, 0, 0, 1, DGL_PROBABILITY_ZERO, 1), false, 0, 0},
+    {"shaped_v2049_nan", 2049, SOME_NAN, SHAPED(2, 60, 0.9f, 0.7f, 0.01f, 1.3f), false, 0, 0},
+    {"shaped_v300_plus_inf", 300, PLUS_INF, SHAPED(2, 60, 0.9f, 0.7f, 0.1f, 1), false, 0, 0},
+    {"shaped_v300_all_minus_inf", 300, ALL_MINUS_INF, SHAPED(2, 9, 0.9f, 1, 0.1f, 1), false, 0, 0},
+    {"shaped_v300_all_nan", 300, ALL_NAN, SHAPED(2, 9, 0.9f, 1, 0.1f, 1), false, 0, 0},
+    {"shaped_v128256", 128256, NORMAL, SHAPED(3, 0, 0.95f, 0.9f, 0.001f, 1), true, 0, 0},
     {"greedy_v128256", 128256, NORMAL, {.top_k = 0}, true, 0, 0},
     {"greedy_v4096_penalty",
      4096,
@@ -696,6 +724,122 @@ static void kept_tokens_are_those_of_the_definition(void **state)
     assert_true(compared >= 20);
 }
 
+/* The filters of llama.cpp, computed in doubles: top-n sigma, typical, XTC, one at a time. Sets
+ * *slack to the smallest distance from a border. */
+static void naive_filter(const float *logits, uint32_t vocab, const struct dgl_sampling *s,
+                         bool *keep, double *slack)
+{
+    double best = -INFINITY, sum = 0, mean = 0, square = 0, entropy = 0, mass = 0;
+    double *p = checked(dgl_new_array(double, vocab)),
+           *score = checked(dgl_new_array(double, vocab));
+    uint32_t likely = 0, last = 0;
+    for (uint32_t i = 0; i < vocab; i++) {
+        best = fmax(best, (double)logits[i]);
+        mean += (double)logits[i] / vocab;
+    }
+    for (uint32_t i = 0; i < vocab; i++) {
+        sum += p[i] = exp((double)logits[i] - best);
+        square += ((double)logits[i] - mean) * ((double)logits[i] - mean) / vocab;
+        keep[i] = true;
+    }
+    for (uint32_t i = 0; i < vocab; i++) {
+        p[i] /= sum;
+        entropy -= p[i] * log(p[i]);
+    }
+    for (uint32_t i = 0; i < vocab; i++)
+        score[i] = fabs(-log(p[i]) - entropy);
+    for (uint32_t i = 0; i < vocab && s->top_n_sigma > 0; i++) {
+        const double border = best - (double)s->top_n_sigma * sqrt(square);
+        keep[i] = (double)logits[i] >= border;
+        *slack = fmin(*slack, fabs((double)logits[i] - border));
+    }
+    for (uint32_t i = 0; i < vocab && s->typical_p > 0; i++) {
+        double before = 0;
+        for (uint32_t k = 0; k < vocab; k++) {
+            before += score[k] < score[i] ? p[k] : 0;
+            if (k != i)
+                *slack = fmin(*slack, fabs(score[k] - score[i]) + p[k] + p[i] > 1e-4
+                                          ? fmax(fabs(score[k] - score[i]), 1e-6 * (k < i))
+                                          : 1);
+        }
+        keep[i] = before <= (double)s->typical_p;
+        mass = fabs(before - (double)s->typical_p);
+        *slack = fmin(*slack, mass);
+    }
+    for (uint32_t i = 0; i < vocab && s->xtc_probability > 0; i++) {
+        *slack = fmin(*slack, fabs(p[i] - (double)s->xtc_threshold));
+        if (p[i] >= (double)s->xtc_threshold && (likely++ == 0 || p[i] < p[last]))
+            last = i;
+    }
+    for (uint32_t i = 0; i < vocab && likely >= 2; i++)
+        keep[i] = p[i] < (double)s->xtc_threshold || i == last;
+    free(p);
+    free(score);
+}
+
+static void filters_are_those_of_the_definition(void **state)
+{
+    static const struct dgl_sampling cases[] = {
+        {.top_n_sigma = 1},
+        {.top_n_sigma = 2.2f},
+        {.top_n_sigma = 0.3f},
+        {.typical_p = 0.9f},
+        {.typical_p = 0.3f},
+        {.typical_p = 0.05f},
+        {.xtc_probability = 1, .xtc_threshold = 0.02f},
+        {.xtc_probability = 1, .xtc_threshold = 0.004f},
+        {.xtc_probability = 1, .xtc_threshold = 0.4f},
+    };
+    const size_t count = sizeof(cases) / sizeof(cases[0]);
+    uint64_t seed = 8;
+    size_t compared = 0;
+    (void)state;
+    for (size_t n = 0; n < 6 * count; n++) {
+        struct dgl_sampling sampling = cases[n / 6];
+        struct pair p;
+        bool *keep = checked(dgl_new_array(bool, 200));
+        double slack = 1;
+        sampling.temperature = 1;
+        pair_init(&p, 200, &sampling);
+        fill_logits(&p, NORMAL, &seed);
+        naive_filter(p.logits, p.ref.vocab, &sampling, keep, &slack);
+        assert_true(ref_sample(&p.ref, SAMPLE_FULL));
+        for (uint32_t i = 0; i < p.ref.vocab && slack > 1e-6; i++)
+            if (keep[i] != (p.ref.logits[i] > -INFINITY))
+                fail_msg("case %zu: token %u is %s, wanted the opposite", n, i,
+                         keep[i] ? "dropped" : "kept");
+        compared += slack > 1e-6;
+        free(keep);
+        pair_finish(&p);
+    }
+    if (compared < 4 * count)
+        fail_msg("only %zu of %zu cases are clear", compared, 6 * count);
+}
+
+/* Banned ids are dropped up to a length, and not from there on. */
+static void bans_end_at_a_length(void **state)
+{
+    const struct dgl_sampling sampling = {.min_tokens = 5};
+    const int32_t ids[] = {7, 250};
+    (void)state;
+    for (uint32_t pos = START - 2; pos < START + 1; pos++) {
+        struct pair p;
+        pair_init(&p, 300, &sampling);
+        assert_int_equal(adjust_ban(&p.adjust, NULL, ids, 2, START), DGL_OK);
+        p.step.pos = p.ref.step.pos = pos;
+        point_at(&p, 250);
+        if (bench)
+            run_list(&p, SAMPLE_GREEDY, false);
+        assert_true(ref_sample(&p.ref, SAMPLE_GREEDY));
+        if (bench)
+            compare(&p, 0);
+        const bool dropped = p.ref.logits[250] == -INFINITY;
+        if (dropped != (pos + 1 < START))
+            fail_msg("at %u ids: dropped is %d", pos + 1, dropped);
+        pair_finish(&p);
+    }
+}
+
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 struct range_row {
@@ -714,6 +858,12 @@ static const struct range_row range_rows[] = {
     {"temperature_negative", {.temperature = -0.1f}, "temperature"},
     {"temperature_nan", {.temperature = NAN}, "temperature"},
     {"temperature_infinite", {.temperature = INFINITY}, "temperature"},
+    {"top_n_sigma_off", {.top_n_sigma = -1}, NULL},
+    {"top_n_sigma_vast", {.top_n_sigma = 1001}, "top_n_sigma"},
+    {"typical_p_above_one", {.typical_p = 1.5f}, "typical_p"},
+    {"xtc_probability_above_one", {.xtc_probability = 1.5f}, "xtc_probability"},
+    {"xtc_threshold_negative", {.xtc_threshold = -0.5f}, "xtc_threshold"},
+    {"min_tokens_negative", {.min_tokens = -1}, "min_tokens"},
     {"top_p_above_one", {.top_p = 1.5f}, "top_p"},
     {"top_p_one", {.top_p = 1}, NULL},
     {"min_p_negative", {.min_p = -1}, "min_p"},
@@ -833,6 +983,8 @@ int main(void)
         cmocka_unit_test(weights_are_probabilities),
         cmocka_unit_test(draws_follow_the_softmax),
         cmocka_unit_test(kept_tokens_are_those_of_the_definition),
+        cmocka_unit_test(filters_are_those_of_the_definition),
+        cmocka_unit_test(bans_end_at_a_length),
         cmocka_unit_test(parameters_become_fractions),
     };
     bench = kernel_bench_create(false);

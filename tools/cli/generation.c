@@ -66,6 +66,11 @@ void generation_lists_finish(struct generation_lists *lists)
         free(lists->breaker[--lists->num_breakers]);
 }
 
+static float probability(double p)
+{
+    return p > 0 ? (float)p : DGL_PROBABILITY_ZERO;
+}
+
 static void sampling_of(const struct options *opt, const struct generation_lists *lists,
                         struct dgl_sampling *out)
 {
@@ -75,8 +80,12 @@ static void sampling_of(const struct options *opt, const struct generation_lists
     *out = (struct dgl_sampling){
         .temperature = (float)opt->temp,
         .top_k = opt->top_k,
-        .top_p = (float)opt->top_p,
+        .top_p = probability(opt->top_p),
         .min_p = (float)opt->min_p,
+        .top_n_sigma = (float)opt->top_n_sigma,
+        .typical_p = probability(opt->typical_p),
+        .xtc_probability = (float)opt->xtc_probability,
+        .xtc_threshold = probability(opt->xtc_threshold),
         .repeat_penalty = (float)opt->repeat_penalty,
         .presence_penalty = (float)opt->presence_penalty,
         .frequency_penalty = (float)opt->frequency_penalty,
@@ -124,6 +133,10 @@ void generation_apply_given(const struct options *opt, const char *command,
         VALUE_OF("top-k", top_k),
         VALUE_OF("top-p", top_p),
         VALUE_OF("min-p", min_p),
+        VALUE_OF("typical", typical_p),
+        VALUE_OF("top-nsigma", top_n_sigma),
+        VALUE_OF("xtc-probability", xtc_probability),
+        VALUE_OF("xtc-threshold", xtc_threshold),
         VALUE_OF("repeat-penalty", repeat_penalty),
         VALUE_OF("presence-penalty", presence_penalty),
         VALUE_OF("frequency-penalty", frequency_penalty),
@@ -147,7 +160,7 @@ void generation_apply_given(const struct options *opt, const char *command,
     }
 }
 
-/* Uses generation_config.json for options without a flag. */
+/* Uses the values of the model's file for options without a flag. */
 static enum dgl_status model_defaults(const struct engine *e, const struct options *opt,
                                       const struct generation_lists *lists,
                                       struct dgl_sampling *out)
@@ -155,7 +168,7 @@ static enum dgl_status model_defaults(const struct engine *e, const struct optio
     const uint64_t seed = out->seed;
     size_t len;
     if (!dgl_model_generation_config(e->model, &len))
-        dgl_warn(&e->console.log, "--model-defaults: %s has no generation_config.json",
+        dgl_warn(&e->console.log, "--model-defaults: %s has no sampling values",
                  dgl_model_get_info(e->model)->path);
     enum dgl_status status = dgl_model_sampling(e->model, out);
     generation_apply_given(opt, "generate", lists, out);

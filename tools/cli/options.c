@@ -64,10 +64,22 @@ static const struct option table[] = {
     NUMBER("generate chat", 0, "top-k", "K", I32, top_k, -1, 128,
            "keep the K best tokens, at most 128; 0 and -1 are off (default: 40)"),
     NUMBER("generate chat", 0, "top-p", "P", F64, top_p, 0, 1,
-           "keep the best tokens up to this probability; 1 is off (default: 0.95)"),
+           "keep the best tokens up to this probability; 1 is off, 0 keeps only the best token "
+           "(default: 0.95)"),
     NUMBER("generate chat", 0, "min-p", "P", F64, min_p, 0, 1,
            "keep tokens with at least this share of the best one's probability; 0 is off "
            "(default: 0.05)"),
+    NUMBER("generate chat", 0, "typical", "P", F64, typical_p, 0, 1,
+           "keep the tokens whose information is nearest to the entropy, up to this probability; 1 "
+           "is off (default: 1)"),
+    NUMBER("generate chat", 0, "top-nsigma", "N", F64, top_n_sigma, -1, 1000,
+           "keep tokens whose logit is within N standard deviations of the best one; 0 and -1 are "
+           "off (default: 0)"),
+    NUMBER("generate chat", 0, "xtc-probability", "P", F64, xtc_probability, 0, 1,
+           "XTC: probability of removing the best tokens; 0 is off (default: 0)"),
+    NUMBER("generate chat", 0, "xtc-threshold", "P", F64, xtc_threshold, 0, 1,
+           "XTC: tokens of at least this probability are removed, except the least likely of them; "
+           "above 0.5 is off (default: 0.1)"),
     NUMBER("generate chat", 0, "repeat-penalty", "R", F64, repeat_penalty, 0.01, 100,
            "penalty of recent tokens; 1 is off (default: 1.0)"),
     NUMBER("generate chat", 0, "presence-penalty", "P", F64, presence_penalty, -100, 100,
@@ -108,6 +120,14 @@ static const struct option table[] = {
            SERVE_FIELD "`top_p`; 1 is off (default: the model's, else 1)"),
     NUMBER("serve", 0, "min-p", "P", F64, min_p, 0, 1,
            SERVE_FIELD "`min_p`; 0 is off (default: the model's, else 0)"),
+    NUMBER("serve", 0, "typical", "P", F64, typical_p, 0, 1,
+           SERVE_FIELD "`typical_p`; 1 is off (default: the model's, else 1)"),
+    NUMBER("serve", 0, "top-nsigma", "N", F64, top_n_sigma, -1, 1000,
+           SERVE_FIELD "`top_n_sigma`; 0 and -1 are off (default: 0)"),
+    NUMBER("serve", 0, "xtc-probability", "P", F64, xtc_probability, 0, 1,
+           SERVE_FIELD "`xtc_probability`; 0 is off (default: the model's, else 0)"),
+    NUMBER("serve", 0, "xtc-threshold", "P", F64, xtc_threshold, 0, 1,
+           SERVE_FIELD "`xtc_threshold`; above 0.5 is off (default: the model's, else 0.1)"),
     NUMBER("serve", 0, "repeat-penalty", "R", F64, repeat_penalty, 0.01, 100,
            SERVE_FIELD "`repeat_penalty`; 1 is off (default: the model's, else 1)"),
     NUMBER("serve", 0, "presence-penalty", "P", F64, presence_penalty, -100, 100,
@@ -158,7 +178,8 @@ static const struct option table[] = {
          "and lines are not wrapped"),
     FLAG("generate chat", 0, "ignore-eos", ignore_eos, "do not end at a stop token"),
     FLAG("generate chat", 0, "model-defaults", model_defaults,
-         "use the sampling values of the model's generation_config.json for omitted options"),
+         "use the sampling values of the model's generation_config.json, or of the keys "
+         "general.sampling.* of a GGUF file, for omitted options"),
     NUMBER("generate chat bench", 0, "readback-interval", "N", I32, readback_interval, 1,
            DGL_READBACK_INTERVAL_MAX,
            "tokens per readback, 1 to " MOST_READBACK " (default: 1 on software, " READBACK

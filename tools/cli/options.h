@@ -39,7 +39,7 @@ struct options {
     const char *prompt, *file, *ids;
     int32_t tokens;
     double temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-    double dry_multiplier, dry_base;
+    double dry_multiplier, dry_base, typical_p, top_n_sigma, xtc_probability, xtc_threshold;
     int32_t top_k, repeat_last_n, dry_allowed_length, dry_penalty_last_n;
     int32_t readback_interval, keep;
     int64_t seed;

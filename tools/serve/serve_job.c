@@ -36,6 +36,11 @@ static bool check_ids(const struct serve_exchange *ex, struct serve_error *error
                 return serve_refuse(error, 400, name,
                                     "'%s' has the token %d, the vocabulary has ids 0 to %d", name,
                                     r->prompts[i].ids[k], vocab - 1);
+    for (size_t i = 0; i < r->num_stop_ids; i++)
+        if (r->stop_ids[i] >= vocab)
+            return serve_refuse(error, 400, "stop_token_ids",
+                                "'stop_token_ids' has the token %d, the vocabulary has ids 0 to %d",
+                                r->stop_ids[i], vocab - 1);
     for (size_t i = 0; i < r->sampling.num_logit_bias; i++)
         if (r->sampling.logit_bias[i].id >= vocab)
             return serve_refuse(error, 400, "logit_bias",
@@ -89,6 +94,9 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
         if (status != DGL_OK)
             return serve_refuse(error, is_fault(status, &why) ? 500 : 400, name, "%s",
                                 why.text[0] ? why.text : dgl_status_str(status));
+        const int32_t bos = dgl_model_get_info(s->engine.model)->bos_id;
+        if (ids && count == 0 && bos >= 0) /* as dgl_generate() does */
+            ids[count++] = bos;
         const size_t held = i ? ex->ends[i - 1] : 0;
         const bool ok =
             ids && dgl_grow((void **)&ex->prompt_ids, &cap, held + count + 1, sizeof(*ids));
@@ -191,6 +199,8 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         return answer_tokens(ex, error);
     if (!make_ids(ex, error))
         return false;
+    if (r->unknown[0])
+        console_note(&s->engine.console, "%s: ignored fields: %s", ex->path, r->unknown);
     if (kind == SERVE_CHAT) { /* reasoning may begin in the last tokens of the prompt */
         const size_t count = ex->ends[0], from = count > END_TOKENS ? count - END_TOKENS : 0;
         size_t len;

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "core/base/clock.h"
+#include "core/base/utf8.h"
 #include "tools/serve/serve.h"
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
@@ -33,22 +34,44 @@ static void begin_object(const struct serve_exchange *ex, struct dgl_json_writer
 
 /* ---- logprobs -------------------------------------------------------------------------------- */
 
-/* Returns the text of a token after another one (some decoders drop a blank at the beginning). Free
- * *owned with dgl_free(). */
-static struct dgl_str token_text(const struct serve_choice *c, int32_t id, char **owned)
+/* Reads the bytes of a token after another one. They are empty if they are unknown. */
+static void token_bytes(const struct serve_choice *c, int32_t id, struct dgl_buf *out)
 {
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(c->exchange->server->engine.model);
-    const int32_t twice[2] = {id, id};
-    size_t len = 0, ends[2];
-    *owned = NULL;
-    if (!tok || dgl_decode_pieces(NULL, tok, twice, 2, ends, owned, &len) != DGL_OK)
-        return DGL_STR("");
-    if (!memmem(*owned, len, REPLACEMENT, 3))
-        return (struct dgl_str){*owned + ends[0], ends[1] - ends[0]};
-    dgl_free(*owned); /* the token is a part of a character, so it is decoded alone */
-    if (dgl_decode(NULL, tok, &id, 1, false, owned, &len) != DGL_OK)
-        return DGL_STR("");
-    return (struct dgl_str){*owned, len};
+    char *bytes = NULL;
+    size_t len = 0;
+    if (tok && dgl_token_bytes(NULL, tok, id, &bytes, &len) == DGL_OK)
+        dgl_buf_append(out, bytes, len);
+    dgl_free(bytes);
+}
+
+static bool is_text(struct dgl_str bytes)
+{
+    return dgl_utf8_valid_prefix(bytes.p, bytes.len) == bytes.len;
+}
+
+/* Appends the name of a token in answers of /v1/completions: its text. As in OpenAI's interface,
+ * the name of a token that is a part of a character is "bytes:" and an escaped form of its bytes. A
+ * token without text is named by its id, as vLLM does. */
+static void name_token(const struct serve_choice *c, int32_t id, struct dgl_buf *out)
+{
+    struct dgl_buf bytes = {0};
+    token_bytes(c, id, &bytes);
+    if (bytes.len == 0) {
+        dgl_buf_printf(out, "token_id:%d", id);
+    } else if (is_text((struct dgl_str){bytes.p, bytes.len})) {
+        dgl_buf_append(out, bytes.p, bytes.len);
+    } else {
+        dgl_buf_puts(out, "bytes:");
+        for (size_t i = 0; i < bytes.len; i++) {
+            const unsigned char byte = (unsigned char)bytes.p[i];
+            if (byte >= ' ' && byte < 0x7f && byte != '\\')
+                dgl_buf_putc(out, (char)byte);
+            else
+                dgl_buf_printf(out, "\\x%02x", byte);
+        }
+    }
+    dgl_buf_finish(&bytes);
 }
 
 /* Counts the characters of the ids. *whole is false if the last character is incomplete. */
@@ -110,20 +133,16 @@ size_t serve_reply_offset(struct serve_choice *c, int32_t id)
 static void write_chat_token(const struct serve_choice *c, struct dgl_json_writer *w,
                              const struct dgl_choice *token, const struct serve_logprob *top)
 {
-    char *owned;
-    const struct dgl_str text = token_text(c, token->id, &owned);
+    struct dgl_buf bytes = {0}, text = {0};
+    token_bytes(c, token->id, &bytes);
+    dgl_utf8_append_lossy(&text, bytes.p ? bytes.p : "", bytes.len);
     dgl_jw_object(w);
-    dgl_jw_field_str(w, "token", text);
+    dgl_jw_field_str(w, "token", (struct dgl_str){text.p ? text.p : "", text.len});
     dgl_jw_field_f64(w, "logprob", (double)token->logprob);
-    dgl_jw_key(w, "bytes");
-    if (text.len > 0 && memmem(text.p, text.len, REPLACEMENT, 3)) {
-        dgl_jw_null(w); /* a part of a character */
-    } else {
-        dgl_jw_array(w);
-        for (size_t i = 0; i < text.len; i++)
-            dgl_jw_i64(w, (unsigned char)text.p[i]);
-        dgl_jw_end_array(w);
-    }
+    dgl_jw_field_array(w, "bytes");
+    for (size_t i = 0; i < bytes.len; i++)
+        dgl_jw_i64(w, (unsigned char)bytes.p[i]);
+    dgl_jw_end_array(w);
     if (top) {
         dgl_jw_field_array(w, "top_logprobs");
         for (size_t i = 0; i < top->num_top; i++)
@@ -131,36 +150,50 @@ static void write_chat_token(const struct serve_choice *c, struct dgl_json_write
         dgl_jw_end_array(w);
     }
     dgl_jw_end_object(w);
-    dgl_free(owned);
+    dgl_buf_finish(&bytes);
+    dgl_buf_finish(&text);
 }
 
-static void write_token_text(const struct serve_choice *c, struct dgl_json_writer *w, int32_t id,
-                             bool key)
+static void write_name(const struct serve_choice *c, struct dgl_json_writer *w, int32_t id)
 {
-    char *owned;
-    const struct dgl_str text = token_text(c, id, &owned);
-    if (key)
-        dgl_jw_key_str(w, text);
-    else
-        dgl_jw_str(w, text);
-    dgl_free(owned);
+    struct dgl_buf name = {0};
+    name_token(c, id, &name);
+    dgl_jw_str(w, (struct dgl_str){name.p ? name.p : "", name.len});
+    dgl_buf_finish(&name);
 }
 
+/* Writes the best tokens, and the chosen one even if it is not one of them, as OpenAI does. The key
+ * of a token is its name. If tokens share a name, only the chosen one, or else the best, has it.
+ * The keys of the others are their ids. */
 static void write_top(const struct serve_choice *c, struct dgl_json_writer *w,
                       const struct serve_logprob *p)
 {
-    bool chosen = p->num_top == 0; /* false if the chosen token must be added, as OpenAI does */
+    struct dgl_choice all[DGL_TOP_LOGPROBS_MAX + 1];
+    struct dgl_buf names[DGL_TOP_LOGPROBS_MAX + 1] = {{0}};
+    size_t count = p->num_top, chosen = 0;
+    memcpy(all, p->top, count * sizeof(*all));
+    while (chosen < count && all[chosen].id != p->chosen.id)
+        chosen++;
+    if (chosen == count && count > 0)
+        all[count++] = p->chosen;
+    for (size_t i = 0; i < count; i++)
+        name_token(c, all[i].id, &names[i]);
     dgl_jw_object(w);
-    for (size_t i = 0; i < p->num_top; i++) {
-        write_token_text(c, w, p->top[i].id, true);
-        dgl_jw_f64(w, (double)p->top[i].logprob);
-        chosen |= p->top[i].id == p->chosen.id;
-    }
-    if (!chosen) {
-        write_token_text(c, w, p->chosen.id, true);
-        dgl_jw_f64(w, (double)p->chosen.logprob);
+    for (size_t i = 0; i < count; i++) {
+        bool taken = false;
+        for (size_t k = 0; k < count; k++)
+            taken |= (k < i || k == chosen) && i != chosen && k != i &&
+                     names[k].len == names[i].len &&
+                     memcmp(names[k].p, names[i].p, names[i].len) == 0;
+        char id[32];
+        snprintf(id, sizeof(id), "token_id:%d", all[i].id);
+        dgl_jw_key_str(w, taken || !names[i].p ? dgl_str_of(id)
+                                               : (struct dgl_str){names[i].p, names[i].len});
+        dgl_jw_f64(w, (double)all[i].logprob);
     }
     dgl_jw_end_object(w);
+    for (size_t i = 0; i < count; i++)
+        dgl_buf_finish(&names[i]);
 }
 
 /* Writes the pending logprobs, and removes them. */
@@ -182,7 +215,7 @@ static void write_logprobs(struct serve_choice *c, struct dgl_json_writer *w)
     } else {
         dgl_jw_field_array(w, "tokens");
         for (size_t i = 0; i < c->num_logprobs; i++)
-            write_token_text(c, w, c->logprobs[i].chosen.id, false);
+            write_name(c, w, c->logprobs[i].chosen.id);
         dgl_jw_end_array(w);
         dgl_jw_field_array(w, "token_logprobs");
         for (size_t i = 0; i < c->num_logprobs; i++)

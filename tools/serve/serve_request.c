@@ -1,18 +1,20 @@
 /* Requests of OpenAI's interface. A known field with a wrong type or a value out of range is
- * refused by its name. An unsupported field is refused if it would change the answer. Other fields
- * are ignored, as OpenAI does. */
+ * refused by its name. An unsupported field is refused if it would change the answer
+ * (serve_fields.c). Fields in no list are ignored, and their names are noted. */
 #include "tools/serve/serve_request.h"
 
-#include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/printable.h"
+#include "tools/serve/serve_fields.h"
+
 /* Limit of nesting in values for a template. */
-#define MAX_DEPTH     40
-#define MAX_STOP_LEN  1024
-#define MAX_PROMPT_ID 2147483647
+#define MAX_DEPTH       40
+#define MAX_STOP_LEN    1024
+#define MAX_BREAKER_LEN 40 /* as in dgl_sampling.dry_breakers */
+#define MAX_PROMPT_ID   2147483647
 
 #define TOKENS_OMITTED -3 /* below every value that a request may have */
 
@@ -91,71 +93,37 @@ static bool keep_text(const struct reader *rd, struct dgl_str text, struct dgl_s
 
 /* ---- plain fields ---------------------------------------------------------------------------- */
 
-enum field_type {
-    FIELD_BOOL,
-    FIELD_FALSE, /* refused if it is true */
-    FIELD_INT,
-    FIELD_LONG,
-    FIELD_REAL,
-    FIELD_TEXT,
-    FIELD_LIST,   /* the type is checked, the value is not stored */
-    FIELD_OBJECT, /* likewise */
-    FIELD_REFUSED
-};
+/* Returns true if the value of a FIELD_NEUTRAL field has no effect. */
+static bool is_neutral(const struct serve_field *f, const struct dgl_json *value)
+{
+    switch (dgl_json_type(value)) {
+    case DGL_JSON_BOOL:
+        return (double)dgl_json_bool(value) == f->min;
+    case DGL_JSON_NUMBER:
+        return dgl_json_f64(value) == f->min;
+    case DGL_JSON_STRING:
+        return dgl_json_str(value).len == 0;
+    default:
+        return dgl_json_count(value) == 0;
+    }
+}
 
-/* Bits of the kinds of requests that have a field. */
-#define OF(kind)  (1u << (kind))
-#define OF_ANSWER (OF(SERVE_CHAT) | OF(SERVE_COMPLETION))
-#define OF_ALL    UINT_MAX
-
-#define AT(member) offsetof(struct serve_request, member)
-
-/* Fields that are stored in struct serve_request, and fields that are refused because they would
- * change the answer. */
-static const struct {
-    const char *name;
-    unsigned kinds;
-    enum field_type type;
-    size_t offset;
-    double min, max;
-} fields[] = {
-    {"model", OF_ALL, FIELD_TEXT, AT(model), 0, 0},
-    {"stream", OF_ANSWER, FIELD_BOOL, AT(stream), 0, 0},
-    {"ignore_eos", OF_ANSWER, FIELD_BOOL, AT(ignore_eos), 0, 0},
-    {"n", OF_ANSWER, FIELD_INT, AT(n), 1, SERVE_MAX_CHOICES},
-    {"best_of", OF_ANSWER, FIELD_INT, AT(best_of), 1, SERVE_MAX_CHOICES},
-    {"max_tokens", OF_ANSWER, FIELD_INT, AT(max_tokens), -1, INT32_MAX},
-    {"max_completion_tokens", OF_ANSWER, FIELD_INT, AT(max_tokens), -1, INT32_MAX},
-    {"temperature", OF_ANSWER, FIELD_REAL, AT(sampling.temperature), 0, 1000},
-    {"top_p", OF_ANSWER, FIELD_REAL, AT(sampling.top_p), 0, 1},
-    {"min_p", OF_ANSWER, FIELD_REAL, AT(sampling.min_p), 0, 1},
-    {"presence_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.presence_penalty), -100, 100},
-    {"frequency_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.frequency_penalty), -100, 100},
-    {"repeat_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.repeat_penalty), 0.01, 100},
-    {"repetition_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.repeat_penalty), 0.01, 100},
-    {"top_k", OF_ANSWER, FIELD_INT, AT(sampling.top_k), -1, 128},
-    {"repeat_last_n", OF_ANSWER, FIELD_INT, AT(sampling.repeat_last_n), -1, INT32_MAX},
-    {"seed", OF_ANSWER, FIELD_LONG, AT(seed), 0, 0},
-    {"modalities", OF_ANSWER, FIELD_LIST, 0, 0, 0},
-    {"response_format", OF_ANSWER, FIELD_OBJECT, 0, 0, 0},
-    {"stream_options", OF_ANSWER, FIELD_OBJECT, 0, 0, 0},
-    {"chat_template_kwargs", OF(SERVE_CHAT), FIELD_OBJECT, 0, 0, 0},
-    {"parallel_tool_calls", OF(SERVE_CHAT), FIELD_BOOL, AT(parallel_calls), 0, 0},
-    {"logprobs", OF(SERVE_CHAT), FIELD_BOOL, AT(logprobs), 0, 0},
-    {"top_logprobs", OF(SERVE_CHAT), FIELD_INT, AT(top_logprobs), 0, DGL_TOP_LOGPROBS_MAX},
-    {"logprobs", OF(SERVE_COMPLETION), FIELD_INT, AT(top_logprobs), 0, DGL_TOP_LOGPROBS_MAX},
-    {"add_special", OF(SERVE_TOKENIZE), FIELD_BOOL, AT(add_special), 0, 0},
-    {"parse_special", OF(SERVE_TOKENIZE), FIELD_BOOL, AT(parse_special), 0, 0},
-    {"functions", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
-    {"function_call", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
-    {"suffix", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
-    {"audio", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
-    {"grammar", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
-    {"json_schema", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
-    {"prediction", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
-    {"echo", OF_ANSWER, FIELD_FALSE, 0, 0, 0},
-    {"dimensions", OF(SERVE_EMBEDDING), FIELD_REFUSED, 0, 0, 0},
-};
+/* Lists the fields of the body that the table does not have. */
+static void note_unknown(const struct reader *rd)
+{
+    struct serve_request *r = rd->r;
+    size_t len = 0;
+    for (const struct dgl_json *v = dgl_json_first(rd->root); v; v = dgl_json_next(v)) {
+        const struct dgl_str key = dgl_json_key(v);
+        size_t i = 0;
+        while (i < serve_num_fields &&
+               !(serve_fields[i].kinds & 1u << r->kind && dgl_str_eq(key, serve_fields[i].name)))
+            i++;
+        if (i == serve_num_fields && len < sizeof(r->unknown))
+            len += (size_t)snprintf(r->unknown + len, sizeof(r->unknown) - len, "%s%s",
+                                    len ? ", " : "", DGL_PRINTABLE_STR(key));
+    }
+}
 
 static bool read_fields(const struct reader *rd)
 {
@@ -163,27 +131,30 @@ static bool read_fields(const struct reader *rd)
         enum dgl_json_type type;
         const char *wanted;
     } types[] = {[FIELD_BOOL] = {DGL_JSON_BOOL, "true or false"},
-                 [FIELD_FALSE] = {DGL_JSON_BOOL, "true or false"},
                  [FIELD_INT] = {DGL_JSON_NUMBER, "a whole number"},
                  [FIELD_LONG] = {DGL_JSON_NUMBER, "a whole number of 64 bits"},
                  [FIELD_REAL] = {DGL_JSON_NUMBER, "a number"},
                  [FIELD_TEXT] = {DGL_JSON_STRING, "a string"},
                  [FIELD_LIST] = {DGL_JSON_ARRAY, "a list"},
                  [FIELD_OBJECT] = {DGL_JSON_OBJECT, "an object"}};
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        const char *name = fields[i].name;
-        const enum field_type type = fields[i].type;
-        const double min = fields[i].min, max = fields[i].max;
-        const struct dgl_json *value = fields[i].kinds & OF(rd->r->kind) ? field(rd, name) : NULL;
+    for (size_t i = 0; i < serve_num_fields; i++) {
+        const struct serve_field *f = &serve_fields[i];
+        const char *name = f->name;
+        const enum field_type type = f->type;
+        const double min = f->min, max = f->max;
+        const struct dgl_json *value = f->kinds & 1u << rd->r->kind ? field(rd, name) : NULL;
         const double number = dgl_json_f64(value);
-        void *out = (char *)rd->r + fields[i].offset;
+        void *out = (char *)rd->r + f->offset;
         int64_t whole = 0;
         if (!value)
             continue;
-        if (type != FIELD_REFUSED && !dgl_json_is(value, types[type].type))
+        if (type == FIELD_REFUSED || (type == FIELD_NEUTRAL && !is_neutral(f, value)))
+            return refuse(rd, name, "'%s' is not supported%s%s", name, f->why ? ": " : "",
+                          f->why ? f->why : "");
+        if (type == FIELD_READ || type == FIELD_IGNORED || type == FIELD_NEUTRAL)
+            continue;
+        if (!dgl_json_is(value, types[type].type))
             return refuse_type(rd, value, types[type].wanted, "%s", name);
-        if (type == FIELD_REFUSED || (type == FIELD_FALSE && dgl_json_bool(value)))
-            return refuse(rd, name, "'%s' is not supported", name);
         const bool in_range = number >= min && number <= max;
         if (type == FIELD_INT && (!dgl_json_i64(value, &whole) || !in_range))
             return refuse(rd, name, "'%s' is %.15g, wanted a whole number from %.0f to %.0f", name,
@@ -202,6 +173,7 @@ static bool read_fields(const struct reader *rd)
         else if (type == FIELD_TEXT && !keep_text(rd, dgl_json_str(value), out))
             return false;
     }
+    note_unknown(rd);
     return true;
 }
 
@@ -266,6 +238,68 @@ static bool read_stop(const struct reader *rd)
     return true;
 }
 
+static bool read_ids(const struct reader *rd, const char *key, const struct dgl_json *list,
+                     struct serve_prompt *out)
+{
+    const size_t count = dgl_json_count(list);
+    int32_t *ids = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*ids));
+    if (!ids)
+        return fail_memory(rd);
+    out->ids = ids;
+    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
+        int64_t id;
+        if (!dgl_json_is(v, DGL_JSON_NUMBER) || !dgl_json_i64(v, &id) || id < 0 ||
+            id > MAX_PROMPT_ID)
+            return refuse(rd, key, "element %zu of '%s' is no token id", out->num_ids, key);
+        ids[out->num_ids++] = (int32_t)id;
+    }
+    return true;
+}
+
+/* [1, 2] */
+static bool read_stop_ids(const struct reader *rd)
+{
+    const struct dgl_json *list = field(rd, "stop_token_ids");
+    struct serve_prompt ids = {0};
+    if (!list)
+        return true;
+    if (dgl_json_count(list) > SERVE_MAX_STOPS)
+        return refuse(rd, "stop_token_ids", "'stop_token_ids' has %zu ids, at most %d",
+                      dgl_json_count(list), SERVE_MAX_STOPS);
+    if (!read_ids(rd, "stop_token_ids", list, &ids))
+        return false;
+    rd->r->stop_ids = ids.ids;
+    rd->r->num_stop_ids = ids.num_ids;
+    return true;
+}
+
+/* An empty list means that no text ends a repetition. */
+static bool read_breakers(const struct reader *rd)
+{
+    const struct dgl_json *list = field(rd, "dry_sequence_breakers");
+    struct dgl_sampling *s = &rd->r->sampling;
+    if (!list)
+        return true;
+    const char **texts =
+        dgl_arena_alloc(&rd->r->arena, (dgl_json_count(list) + 1) * sizeof(*texts));
+    if (!texts)
+        return fail_memory(rd);
+    s->dry_breakers = texts;
+    s->num_dry_breakers = 0;
+    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
+        const struct dgl_str text = dgl_json_str(v);
+        if (!dgl_json_is(v, DGL_JSON_STRING))
+            return refuse_type(rd, v, "a list of strings", "dry_sequence_breakers");
+        if (text.len == 0 || text.len > MAX_BREAKER_LEN || memchr(text.p, '\0', text.len))
+            return refuse(rd, "dry_sequence_breakers",
+                          "a string of 'dry_sequence_breakers' has %zu bytes, wanted 1 to %d and "
+                          "no U+0000",
+                          text.len, MAX_BREAKER_LEN);
+        texts[s->num_dry_breakers++] = text.p;
+    }
+    return true;
+}
+
 /* Fields of chats and completions that the table cannot check. */
 static bool read_common(const struct reader *rd)
 {
@@ -276,7 +310,13 @@ static bool read_common(const struct reader *rd)
                           *usage = dgl_json_get(options, "include_usage");
     r->seeded = r->seed != -1; /* as in llama-server */
     r->sampling.seed = (uint64_t)r->seed;
-    if (!read_logit_bias(rd) || !read_stop(rd))
+    float *probabilities[] = {&r->sampling.top_p, &r->sampling.typical_p,
+                              &r->sampling.xtc_threshold};
+    static const char *const names[] = {"top_p", "typical_p", "xtc_threshold"};
+    for (int i = 0; i < 3; i++)
+        if (*probabilities[i] == 0 && field(rd, names[i]))
+            *probabilities[i] = DGL_PROBABILITY_ZERO;
+    if (!read_logit_bias(rd) || !read_stop(rd) || !read_stop_ids(rd) || !read_breakers(rd))
         return false;
     for (const struct dgl_json *v = dgl_json_first(field(rd, "modalities")); v;
          v = dgl_json_next(v))
@@ -325,24 +365,6 @@ static bool read_common(const struct reader *rd)
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-static bool read_ids(const struct reader *rd, const char *key, const struct dgl_json *list,
-                     struct serve_prompt *out)
-{
-    const size_t count = dgl_json_count(list);
-    int32_t *ids = dgl_arena_alloc(&rd->r->input, (count + 1) * sizeof(*ids));
-    if (!ids)
-        return fail_memory(rd);
-    out->ids = ids;
-    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
-        int64_t id;
-        if (!dgl_json_is(v, DGL_JSON_NUMBER) || !dgl_json_i64(v, &id) || id < 0 ||
-            id > MAX_PROMPT_ID)
-            return refuse(rd, key, "element %zu of '%s' is no token id", out->num_ids, key);
-        ids[out->num_ids++] = (int32_t)id;
-    }
-    return true;
-}
-
 /* Reads a text, a list of texts, a list of ids, or a list of lists of ids. */
 static bool read_prompts(const struct reader *rd, const char *key)
 {
@@ -369,7 +391,8 @@ static bool read_prompts(const struct reader *rd, const char *key)
                                key);
         else if (!read_ids(rd, key, v, p))
             return false;
-        if (p->text.len == 0 && p->num_ids == 0)
+        /* An empty text of a completion begins at the model's first token. */
+        if (p->num_ids == 0 && (p->ids || (p->text.len == 0 && rd->r->kind == SERVE_EMBEDDING)))
             return refuse(rd, key, "'%s' is empty", key);
     }
     return true;
@@ -593,12 +616,21 @@ static bool read_messages(const struct reader *rd)
         dgl_jw_key_str(&w, key);
         dgl_jw_value(&w, v);
     }
+    const struct dgl_json *effort = field(rd, "reasoning_effort");
+    if (effort && !dgl_json_is(effort, DGL_JSON_STRING))
+        return refuse_type(rd, effort, "a string", "reasoning_effort");
     for (const struct dgl_json *v = dgl_json_first(rd->defaults->variables); v;
          v = dgl_json_next(v)) {
-        if (dgl_json_get(more, dgl_json_key(v).p))
+        const bool given = dgl_json_get(more, dgl_json_key(v).p) ||
+                           (effort && dgl_str_eq(dgl_json_key(v), "reasoning_effort"));
+        if (given)
             continue;
         dgl_jw_key_str(&w, dgl_json_key(v));
         dgl_jw_value(&w, v);
+    }
+    if (effort && !dgl_json_get(more, "reasoning_effort")) {
+        dgl_jw_key(&w, "reasoning_effort");
+        dgl_jw_value(&w, effort);
     }
     if (!read_tools(rd, &w))
         return false;
@@ -658,6 +690,7 @@ bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defau
                                   .n = 1,
                                   .seed = defaults->seed,
                                   .parallel_calls = true,
+                                  .cache_prompt = true,
                                   .parse_special = true};
     const enum dgl_status status =
         dgl_json_parse_most(&log, "the body", body, len, SERVE_MAX_VALUES, &out->doc);

@@ -56,6 +56,7 @@ struct serve_request {
     size_t num_prompts;     /* chat: 0 */
     const char **functions; /* [num_functions], names of the tools that may be called */
     size_t num_functions;
+    bool cache_prompt;   /* false: the whole prompt is evaluated */
     bool parallel_calls; /* an answer may have more than one call */
     bool keep_reasoning; /* reasoning is part of the content */
     bool stream, include_usage, ignore_eos, logprobs, seeded;
@@ -67,6 +68,9 @@ struct serve_request {
     struct dgl_sampling sampling;
     const char **stop;
     size_t num_stop;
+    const int32_t *stop_ids; /* [num_stop_ids] */
+    size_t num_stop_ids;
+    char unknown[256]; /* names of fields that were ignored because no list has them */
 };
 
 /* Values of fields that a request omits. */

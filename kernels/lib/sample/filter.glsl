@@ -1,0 +1,22 @@
+// Layout of the filters in ADJUST, which drop tokens before the draw (docs/operations.md, sample_*).
+//
+// Needs lib adjust.
+
+const uint ADJUST_FILTERS = 7u; // word of the head: 1 if there are filters
+const uint FILTERS = ADJUST_SEQUENCES + 2048u;
+
+const uint FILTER_BAN_UNTIL = 0u; // the bans end at this number of ids of the sequence
+const uint FILTER_NUM_BANS = 1u;
+const uint FILTER_XTC_THRESHOLD = 2u;
+// The parameters of the stages, in order. 0 means off.
+const uint FILTER_STAGES = 4u;
+const uint FILTER_BANS = 16u; // ids
+
+const uint STAGE_SIGMA = 0u;   // floor(n * 2^16)
+const uint STAGE_TOP_K = 1u;   // tokens
+const uint STAGE_TYPICAL = 2u; // floor(p * 2^32)
+const uint STAGE_TOP_P = 3u;   // likewise
+const uint STAGE_MIN_P = 4u;   // likewise
+const uint STAGE_XTC = 5u;     // likewise: probability
+const uint STAGE_BEST = 6u;    // 1: keeps only the best token
+const uint NUM_STAGES = 7u;

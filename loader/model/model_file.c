@@ -151,7 +151,8 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     f->tokenizer_config_len = parts->tokenizer_config.len;
     f->tokenizer_config_json = dgl_buf_take(&parts->tokenizer_config);
     f->generation_config_len = parts->generation_config.len;
-    f->generation_config_json = dgl_buf_take(&parts->generation_config);
+    if (parts->generation_config.len > 0)
+        f->generation_config_json = dgl_buf_take(&parts->generation_config);
     f->tensors = parts->tensors;
     parts->tensors = NULL;
     parts->config.name = config_name.p;

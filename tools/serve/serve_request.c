@@ -287,7 +287,7 @@ static bool read_breakers(const struct reader *rd)
     s->dry_breakers = texts;
     s->num_dry_breakers = 0;
     for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
-        const struct dgl_str text = dgl_json_str(v);
+        struct dgl_str text = dgl_json_str(v);
         if (!dgl_json_is(v, DGL_JSON_STRING))
             return refuse_type(rd, v, "a list of strings", "dry_sequence_breakers");
         if (text.len == 0 || text.len > MAX_BREAKER_LEN || memchr(text.p, '\0', text.len))
@@ -295,6 +295,8 @@ static bool read_breakers(const struct reader *rd)
                           "a string of 'dry_sequence_breakers' has %zu bytes, wanted 1 to %d and "
                           "no U+0000",
                           text.len, MAX_BREAKER_LEN);
+        if (!keep_text(rd, text, &text))
+            return false;
         texts[s->num_dry_breakers++] = text.p;
     }
     return true;

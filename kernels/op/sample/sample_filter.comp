@@ -14,7 +14,8 @@
 //
 // Choice: it is the only kernel of this operation.
 //
-// TUNEs: WG_SIZE is the group size.
+// TUNEs: WG_SIZE is the group size. Smaller groups are not offered: llvmpipe ends all loops of an
+// invocation after 65,535 rounds in total, and every stage reads the whole vocabulary.
 //
 // Utilisation: a stage reads all logits of a row two to seven times. Only runs with such a stage
 // have this operation.
@@ -26,7 +27,7 @@
 //! BIND read uint ADJUST
 //! CONST VOCAB
 //! STEP read
-//! TUNE WG_SIZE = SOFTWARE ? 32 : MAX_INVOCATIONS >= 512 ? 512 : 128 in 32 128 256 512
+//! TUNE WG_SIZE = MAX_INVOCATIONS >= 512 ? 512 : 128 in 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS 1 T
 //! ACTIVE T * min(WG_SIZE, VOCAB)

@@ -80,7 +80,7 @@ bool tune_store_put(struct tune_store *store, const struct dgl_tuned *entry)
     bool ok = true;
     for (size_t i = 0; i < format.num_fields; i++)
         if (text_at(entry, i)) {
-            *text_at(&copy, i) = strdup(*text_at(entry, i));
+            *text_at(&copy, i) = dgl_strdup(*text_at(entry, i));
             ok = ok && *text_at(&copy, i);
         }
     struct dgl_tuned *known =

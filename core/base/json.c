@@ -92,7 +92,7 @@ static enum dgl_status check_keys(const struct dgl_json_doc *doc, const struct d
     while (slots < count * 2)
         slots *= 2;
     size_t bytes = sizeof(struct key_index) + slots * sizeof(cJSON *);
-    struct key_index *index = calloc(1, bytes);
+    struct key_index *index = dgl_calloc(1, bytes);
     if (!index)
         return dgl_fail_memory(log, doc->name, bytes);
     object->valuestring = (char *)index;
@@ -154,7 +154,7 @@ static bool keep_spellings(cJSON *node, const char *text, size_t len, size_t *at
         struct dgl_str number = json_next_number(text, len, at);
         bool large = !(fabs(node->valuedouble) < 0x1p53);
         bool lost = json_is_real(number) ? node->valuedouble == floor(node->valuedouble) : large;
-        if (lost && !(node->valuestring = strndup(number.p, number.len)))
+        if (lost && !(node->valuestring = dgl_strndup(number.p, number.len)))
             return false;
     }
     bool ok = true;
@@ -199,7 +199,7 @@ static cJSON *parse_scanned(const char *text, size_t len, bool has_nuls)
 {
     char *replaced = NULL;
     if (has_nuls) {
-        replaced = malloc(len);
+        replaced = dgl_malloc(len);
         if (!replaced)
             return NULL;
         len = json_replace_nuls(text, len, replaced);
@@ -233,7 +233,7 @@ enum dgl_status dgl_json_parse_most(const struct dgl_log *log, const char *name,
     struct dgl_json_doc *doc = dgl_new(struct dgl_json_doc);
     if (!doc)
         return dgl_fail_memory(log, name, sizeof(*doc));
-    doc->name = strdup(name);
+    doc->name = dgl_strdup(name);
     doc->root = doc->name ? parse_scanned(text, len, has_nuls) : NULL;
     enum dgl_status status = DGL_OK;
     if (!doc->root) {

@@ -106,7 +106,7 @@ static enum dgl_status move_all(struct transfer *t)
     const uint64_t page_bytes = kv_layout_widest_bytes(&plan->kv);
     const uint64_t logit_bytes = head->has_logits ? head->vocab * 4ull : 0;
     struct kv_rows rows = {.heads = head->kv_heads};
-    void *page = malloc(page_bytes), *buffer = malloc(page_bytes);
+    void *page = dgl_malloc(page_bytes), *buffer = dgl_malloc(page_bytes);
     float *logits = dgl_calloc(1, logit_bytes);
     enum dgl_status status = DGL_OK;
     if (in) {

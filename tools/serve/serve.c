@@ -14,6 +14,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
 #include "tools/cli/commands.h"
@@ -138,7 +139,7 @@ static bool add_key(struct serve *s, struct dgl_str key)
         return console_refuse("serve: more than %d keys, or one with U+0000", MAX_KEYS);
     if (!is_sendable(key))
         return console_refuse("serve: a key has a control character, which no client can send");
-    s->keys[s->num_keys] = strndup(key.p, key.len);
+    s->keys[s->num_keys] = dgl_strndup(key.p, key.len);
     if (!s->keys[s->num_keys])
         return console_refuse("out of memory for the keys");
     s->num_keys++;
@@ -450,5 +451,6 @@ int command_serve(const struct options *opt)
     serve_share_close(&s);
     serve_page_close(&s);
     serve_log_close(&s);
+    dgl_memory_take_failures(); /* answers were checked one by one */
     return code;
 }

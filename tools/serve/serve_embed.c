@@ -93,6 +93,7 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
     struct dgl_error why = {""};
     float *hidden = NULL;
     enum dgl_status status = DGL_OK;
+    dgl_memory_take_failures();
     pthread_mutex_lock(&ex->lock);
     const bool gone = ex->gone;
     pthread_mutex_unlock(&ex->lock);

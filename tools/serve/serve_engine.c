@@ -57,7 +57,7 @@ static const char no_memory[] = "{\"error\":{\"message\":\"out of memory for the
 
 void serve_exchange_answer(struct serve_exchange *ex, int status)
 {
-    ex->fixed = ex->out.failed ? no_memory : NULL;
+    ex->fixed = ex->out.failed || dgl_memory_take_failures() > 0 ? no_memory : NULL;
     if (ex->fixed) {
         ex->content_type = "application/json";
         status = 500;
@@ -127,6 +127,7 @@ static bool take_token(void *priv, const struct dgl_token *token)
     struct serve_exchange *ex = c->exchange;
     const uint64_t now = dgl_now_ns();
     const bool first = c->last_ns == 0;
+    dgl_memory_take_failures(); /* only those of this answer count */
     serve_metrics_add(&ex->server->metrics, first ? HISTOGRAM_FIRST_TOKEN : HISTOGRAM_NEXT_TOKEN,
                       (double)(now - (first ? ex->body_ns : c->last_ns)) * 1e-9);
     c->last_ns = now;
@@ -146,6 +147,10 @@ static bool take_token(void *priv, const struct dgl_token *token)
                 ex->request.kind == SERVE_CHAT ? 0 : serve_reply_offset(c, token->chosen.id);
             memcpy(p->top, token->top, token->num_top * sizeof(*p->top));
         }
+    }
+    if (dgl_memory_take_failures() > 0 && !ex->finished) {
+        serve_reply_fail(ex, 500, "out of memory for the answer");
+        ok = false;
     }
     pthread_mutex_unlock(&ex->lock);
     return ok;
@@ -167,12 +172,16 @@ static bool take_text(void *priv, const char *text, size_t len)
 {
     struct serve_choice *c = priv;
     struct serve_exchange *ex = c->exchange;
+    dgl_memory_take_failures();
     pthread_mutex_lock(&ex->lock);
     bool ok = !ex->gone && !ex->finished;
     if (ok && c->reply)
         ok = dgl_reply_push(c->reply, text, len) == DGL_OK;
     else if (ok)
         serve_reply_text(c, text, len);
+    if (dgl_memory_take_failures() > 0 && !ex->finished)
+        serve_reply_fail(ex, 500, "out of memory for the answer");
+    ok = ok && !ex->finished && !ex->out.failed;
     pthread_mutex_unlock(&ex->lock);
     return ok;
 }
@@ -181,6 +190,7 @@ static void take_end(void *priv, const struct dgl_request_result *result)
 {
     struct serve_choice *c = priv;
     struct serve_exchange *ex = c->exchange;
+    dgl_memory_take_failures();
     pthread_mutex_lock(&ex->lock);
     c->id = 0;
     c->ended = true;
@@ -277,6 +287,7 @@ static void start_choice(struct serve_exchange *ex)
     struct serve *s = ex->server;
     const struct serve_request *r = &ex->request;
     struct dgl_error why = {""};
+    dgl_memory_take_failures();
     pthread_mutex_lock(&ex->lock);
     if (ex->gone || ex->finished) {
         ex->abandoned = true;
@@ -335,6 +346,7 @@ static void take_jobs(struct serve *s, bool wait)
         ex->next_job = s->running;
         s->running = ex;
         atomic_store(&s->beat_ns, dgl_now_ns());
+        dgl_memory_take_failures();
         pthread_mutex_lock(&ex->lock);
         if (!ex->gone && ex->request.kind != SERVE_EMBEDDING)
             begin_job(ex);

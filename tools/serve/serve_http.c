@@ -119,6 +119,7 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
     struct serve *s = priv;
     struct serve_exchange *ex = *of_request;
     enum MHD_Result result = MHD_YES;
+    dgl_memory_take_failures(); /* only those of this step count */
     if (!ex) {
         struct serve_link *link = serve_link_of(connection);
         ex = *of_request = begin_exchange(s, connection, target, method);

@@ -230,6 +230,8 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
              (unsigned long long)unique[0]);
     ex->created = (int64_t)time(NULL);
     ex->scope = serve_share_scope(ex, unique[0]);
+    if (dgl_memory_take_failures() > 0)
+        return serve_refuse(error, 500, NULL, "out of memory for the request");
     release(ex);
     pthread_mutex_lock(&s->lock);
     const bool over = s->over,
@@ -261,6 +263,7 @@ static bool unzip(struct serve_exchange *ex, struct serve_error *error)
 static void read_body(struct serve_exchange *ex)
 {
     struct serve_error error = {0};
+    dgl_memory_take_failures();
     const bool begun = unzip(ex, &error) && begin_job(ex, ex->kind, &error);
     if (begun && ex->state == EXCHANGE_WAITS) /* the engine has it */
         return;

@@ -111,6 +111,7 @@ bool serve_share_join(struct serve_exchange *ex)
             break;
     if (!t && (t = dgl_new(struct serve_tenant))) {
         t->key = ex->key;
+        t->turn = s->shares.turn; /* behind those that wait already */
         memcpy(t->client, ex->client, sizeof(t->client));
         t->next = s->shares.tenants;
         s->shares.tenants = t;

@@ -791,8 +791,7 @@ enum dgl_hash_weights {
 enum dgl_executor {
     /* Persistent if a trial on this device showed that it is faster, else dispatch. Without a
      * stored result a trial runs after a second of decoding, if the driver compiles on its own
-     * threads. dgl_bench() also runs the trial and waits for the compiler. If persistent wins,
-     * variants of its program are tried, and the fastest is used and stored. */
+     * threads. dgl_bench() also runs the trial and waits for the compiler. */
     DGL_EXECUTOR_AUTO = 0,
     DGL_EXECUTOR_DISPATCH, /* one dispatch per operation */
     /* One dispatch for many tokens; its work groups wait for each other. It compiles slowly, and

@@ -40,19 +40,7 @@ struct phase_use {
  * groups; then the values. */
 #define PHASE_ROW_WORDS 4
 
-/* Variants of a program with the same operations in the same order. With NVIDIA's compiler one
- * variant can be up to 15% faster than another. The fastest one depends on the kernels and cannot
- * be predicted from the text, so they are measured (core/exec). They differ in the place where a
- * step's state is loaded. */
-enum phase_form {
-    PHASE_STEP_IN_ROW,  /* in the first row of each step */
-    PHASE_STEP_BEFORE,  /* before the rows of each step, after a separate wait */
-    PHASE_STEP_OUTSIDE, /* first step: before all rows; later steps: in their first row */
-    PHASE_FORMS,
-};
-
 struct phase_program {
-    enum phase_form form;
     struct phase_view views[PHASE_MAX_VIEWS];
     uint32_t num_views;
     struct phase_use *uses;
@@ -86,9 +74,6 @@ int64_t phase_shared_bytes(const struct phase_program *program);
  * `reason` if a kernel's text cannot be a phase. */
 enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_program *program,
                                struct dgl_buf *out, char reason[256]);
-/* Writes main() of the program, the only text that depends on its form. Its loops are not
- * unrolled. */
-void phase_put_main(const struct phase_program *program, struct dgl_buf *out);
 
 /* ---- one text: phase_text.c ---- */
 

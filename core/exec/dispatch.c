@@ -80,10 +80,15 @@ static void bind_storage(struct gl_dispatch *record, const struct kernel *kernel
         record->writes |= (uint8_t)(1u << i);
 }
 
-static uint64_t block_stride(const struct dispatch_exec *exec)
+static uint64_t block_stride(const struct dgl_device *dev)
 {
-    const uint64_t align = exec->dev->plan.limits.ubo_align;
+    const uint64_t align = dev->plan.limits.ubo_align;
     return align > BLOCK_BYTES ? align : (BLOCK_BYTES + align - 1) / align * align;
+}
+
+uint64_t exec_dispatch_params_bytes(const struct dgl_device *dev)
+{
+    return MAX_BLOCKS * block_stride(dev);
 }
 
 /* Adds a buffer for more blocks in front of the full buffers. */
@@ -92,10 +97,11 @@ static enum dgl_status add_params(struct dispatch_exec *exec)
     struct params *params = dgl_new(struct params);
     if (!params)
         return dgl_fail_memory(exec->base.log, "parameter blocks", sizeof(*params));
-    enum dgl_status status = pool_acquire(
-        exec->dev->pool,
-        &(struct gl_buffer_params){.size = MAX_BLOCKS * block_stride(exec), .label = "params"},
-        &params->buffer);
+    enum dgl_status status =
+        pool_acquire(exec->dev->pool,
+                     &(struct gl_buffer_params){.size = exec_dispatch_params_bytes(exec->dev),
+                                                .label = "params"},
+                     &params->buffer);
     if (status != DGL_OK) {
         free(params);
         return status;
@@ -109,7 +115,7 @@ static enum dgl_status add_params(struct dispatch_exec *exec)
 static enum dgl_status find_block(struct dispatch_exec *exec,
                                   const uint32_t words[KERNEL_MAX_PARAMS], struct gl_range *out)
 {
-    const uint64_t stride = block_stride(exec);
+    const uint64_t stride = block_stride(exec->dev);
     enum dgl_status status = DGL_OK;
     for (const struct params *p = exec->params; p; p = p->next)
         for (uint32_t i = 0; i < p->count; i++)

@@ -22,7 +22,6 @@ struct engine_choice {
     uint64_t division;         /* kv_cache_division() when it was checked */
     struct exec_record record; /* as measured or read; verdict 0: not decided yet */
     bool expected;             /* ENGINE_OPEN: persistent dispatches will be used */
-    bool form_begun;           /* the compiler works on another form of the program */
     int32_t columns;           /* sequences per step, at most; 0 if not checked yet */
 };
 /* Number of recipes of decode steps: three ways to sample, each with or without logit adjustments

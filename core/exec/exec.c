@@ -107,15 +107,6 @@ struct exec_run *exec_cache_find(const struct exec_cache *cache, struct recipe r
     return NULL;
 }
 
-void exec_cache_drop(struct exec_cache *cache, struct recipe recipe)
-{
-    struct exec_run *run = exec_cache_find(cache, recipe);
-    for (size_t i = 0; i < cache->count; i++)
-        if (cache->runs[i] == run)
-            cache->runs[i] = cache->runs[--cache->count];
-    exec_run_destroy(&run);
-}
-
 enum dgl_status exec_cache_get(struct exec_cache *cache, struct exec *exec, struct recipe recipe,
                                const struct memory *memory, struct exec_run **out)
 {

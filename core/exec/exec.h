@@ -91,8 +91,6 @@ enum dgl_status exec_cache_get(struct exec_cache *cache, struct exec *exec, stru
                                const struct memory *memory, struct exec_run **out);
 /* Returns NULL if there is no such run yet. */
 struct exec_run *exec_cache_find(const struct exec_cache *cache, struct recipe recipe);
-/* Destroys the run of a recipe, if there is one. No submit of it may be pending. */
-void exec_cache_drop(struct exec_cache *cache, struct recipe recipe);
 void exec_cache_clear(struct exec_cache *cache);
 
 /* ---- dispatch executor: dispatch.c ----------------------------------------------------------- */
@@ -101,6 +99,8 @@ void exec_cache_clear(struct exec_cache *cache);
  * and writes. `programs` is borrowed. */
 enum dgl_status exec_dispatch_create(struct dgl_device *dev, const struct plan *plan,
                                      struct programs *programs, struct exec **out);
+/* Bytes of the parameter blocks of such an executor, if they fit in one buffer. */
+uint64_t exec_dispatch_params_bytes(const struct dgl_device *dev);
 /* Dispatches of a run of this executor, for tests. Borrowed. */
 const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run);
 /* Compiles, in one batch, all missing programs of these shapes. `how`: see

@@ -1,6 +1,6 @@
 /* Verdicts about programs of phases: one record file per program (core/base/record_file.h), named
- * KEY.exec, with one record under KEY. KEY is computed from the device, its driver and the texts of
- * the program's forms, so a change of any of them finds no record. */
+ * KEY.exec, with one record under KEY. KEY is computed from the device, its driver and the
+ * program's text, so a change of any of them finds no record. */
 #include "core/exec/exec_record.h"
 
 #include "core/base/record_file.h"
@@ -9,27 +9,14 @@
     {                                                                                              \
 #member, DGL_FIELD_##type, offsetof(struct exec_record, member), limit                     \
     }
-#define FORM_NS(i)                                                                                 \
-    {                                                                                              \
-        "form" #i "_ns", DGL_FIELD_U64, offsetof(struct exec_record, form_ns[i]), UINT64_MAX       \
-    }
 
 static const struct dgl_field fields[] = {
-    FIELD(U32, verdict, EXEC_VERDICTS - 1),
-    FIELD(U32, groups, UINT32_MAX),
-    FIELD(U32, form, EXEC_FORMS - 1),
-    FIELD(U32, tried, (1u << EXEC_FORMS) - 1),
-    FIELD(U64, dispatch_ns, UINT64_MAX),
-    FIELD(U64, persistent_ns, UINT64_MAX),
+    FIELD(U32, verdict, EXEC_VERDICTS - 1), FIELD(U32, groups, UINT32_MAX),
+    FIELD(U64, dispatch_ns, UINT64_MAX),    FIELD(U64, persistent_ns, UINT64_MAX),
     FIELD(U64, time, UINT64_MAX),
-    FORM_NS(0),
-    FORM_NS(1),
-    FORM_NS(2),
-    FORM_NS(3),
 };
-_Static_assert(EXEC_FORMS == 4, "one field per form");
 
-static const struct dgl_record_format format = {.name = "dopplergl-executors-3",
+static const struct dgl_record_format format = {.name = "dopplergl-executors-4",
                                                 .suffix = ".exec",
                                                 .fields = fields,
                                                 .num_fields = sizeof(fields) / sizeof(fields[0]),

@@ -12,19 +12,14 @@ enum exec_verdict {
     EXEC_ABORTED, /* a barrier was aborted in the middle of an answer */
     EXEC_VERDICTS,
 };
-/* Largest number of forms of a program (enum phase_form). */
-#define EXEC_FORMS 4
 
 struct exec_record {
     enum exec_verdict verdict;
     uint32_t groups;                     /* work groups of the persistent dispatch */
-    uint32_t form;                       /* fastest form of its program among those tried */
-    uint32_t tried;                      /* bit i: form i was tried */
     uint64_t dispatch_ns, persistent_ns; /* time of a token; 0 if not measured */
-    uint64_t form_ns[EXEC_FORMS];        /* the same per form; 0 if not tried or unusable */
     uint64_t time;                       /* time of the verdict, seconds since 1970 */
 };
-/* `key`: gl_program_key() of the program's texts. `dir`: the device's cache folder, or NULL.
+/* `key`: gl_program_key() of the program's text. `dir`: the device's cache folder, or NULL.
  * Returns false if the folder has no record of the program; all members of *out are 0 then. */
 bool exec_record_load(const char *dir, const char *key, struct exec_record *out);
 /* `device`: gl_program_cache_device(). Returns false if the record is not stored. */

@@ -10,7 +10,6 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "kernels/phase_control.h"
-#include "kernels/phases.h"
 
 /* A trial times TRIAL_STEPS tokens of each candidate in turn. The best of several rounds counts.
  * Before that, the GPU runs long enough to raise its clocks again, because it was idle while the
@@ -24,23 +23,13 @@
 #define ROWS_GROUPS 2
 /* Numbers of work groups to try: all that are resident, and smaller numbers per unit. */
 #define TRIAL_GROUPS 4
-/* Forms of a program differ less than executors, so they need more rounds. */
-#define FORM_ROUNDS 6
 /* If decoding has lasted this long, it is expected to last longer than the compiler needs. */
 #define LIKELY_NS 1000000000ull
 /* An abort is remembered for a day: other users of the GPU may have caused it. */
 #define ABORT_SECONDS 86400
 
-_Static_assert(PHASE_FORMS <= EXEC_FORMS, "a record has a time for each form");
-
 #define TRIAL_IDS (ROWS_STEPS * PLAN_PHASE_ROWS)
 _Static_assert(TRIAL_IDS >= TRIAL_STEPS, "of one sequence, too");
-
-static struct recipe formed(struct recipe recipe, uint32_t form)
-{
-    recipe.form = form;
-    return recipe;
-}
 
 /* Returns the choice for the recipe. It is open again if the KV cache has grown into other buffers:
  * the program in use cannot bind them, and the next one is compiled while dispatches decode. An
@@ -73,14 +62,8 @@ static void put_reason(const struct runner *r, struct engine_choice *c, const ch
                  (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT ? "asked for; " : "",
                  (double)record->persistent_ns * 1e-3, what, record->groups,
                  (double)record->dispatch_ns * 1e-3);
-    size_t len = strlen(c->reason);
-    for (uint32_t form = 0; !reason && form < PHASE_FORMS && record->tried & (record->tried - 1u);
-         form++)
-        if (record->form_ns[form] && len < size)
-            len += (size_t)snprintf(
-                c->reason + len, size - len, "; form %u of its program %.0f us%s", form + 1,
-                (double)record->form_ns[form] * 1e-3, form == record->form ? ", in use" : "");
-    if (c->parts[0] && len < size && (c->state == ENGINE_PERSISTENT || c->state == ENGINE_OPEN))
+    const size_t len = strlen(c->reason);
+    if (c->parts[0] && (c->state == ENGINE_PERSISTENT || c->state == ENGINE_OPEN))
         snprintf(c->reason + len, size - len, "; %s", c->parts);
 }
 
@@ -141,8 +124,6 @@ enum dgl_status executor_look(struct runner *r, struct recipe recipe)
     snprintf(c->parts, sizeof(c->parts), "%s", reason);
     if (c->key[0] && !record->verdict)
         exec_record_load(gl_program_cache_dir(r->dev->gl), c->key, record);
-    if (record->form >= PHASE_FORMS)
-        *record = (struct exec_record){0};
     const uint64_t now = (uint64_t)time(NULL);
     if (record->verdict == EXEC_ABORTED && !forced && record->persistent_ns > 0 &&
         record->persistent_ns < record->dispatch_ns &&
@@ -178,7 +159,7 @@ static bool may_begin(const struct runner *r, struct engine_choice *c, struct re
         struct engine_choice *other = &engine->choice[i];
         if (other == c || other->state != ENGINE_COMPILING)
             continue;
-        may = p->ops->is_ready(p->exec, formed(recipe, 0));
+        may = p->ops->is_ready(p->exec, recipe);
         if (may)
             other->state = ENGINE_OPEN;
     }
@@ -192,7 +173,7 @@ enum dgl_status executor_prepare(struct runner *r, struct recipe recipe)
     enum dgl_status status = executor_look(r, recipe);
     if (status != DGL_OK || c->state != ENGINE_OPEN || !may_begin(r, c, recipe))
         return status;
-    status = p->ops->begin(p->exec, formed(recipe, c->record.form), r->memory, false);
+    status = p->ops->begin(p->exec, recipe, r->memory);
     if (status == DGL_OK)
         decide(r, c, ENGINE_COMPILING, "the program of a persistent dispatch is being compiled");
     return status;
@@ -203,39 +184,21 @@ static int32_t trial_steps(const struct steps *q)
     return q->rows > 1 ? ROWS_STEPS : TRIAL_STEPS;
 }
 
-/* Returns the next form of the program that may be faster than the current one, or PHASE_FORMS if
- * all were tried. Without a program cache each process would compile all forms, so only the first
- * is used. Several sequences also use only the first form, because they have three programs
- * already. */
-static uint32_t next_form(const struct engine_choice *c)
-{
-    uint32_t form = 0;
-    if (c->state != ENGINE_PERSISTENT || !c->key[0] || !c->record.persistent_ns || c->columns > 1)
-        return PHASE_FORMS;
-    while (form < PHASE_FORMS && (c->record.tried >> form & 1u))
-        form++;
-    return form;
-}
-
 bool executor_is_due(const struct steps *q)
 {
     struct runner *r = q->runner;
     struct engine *engine = *r->engine;
     const struct persistent *p = &engine->persistent;
     struct engine_choice *c = choice_now(r, q->recipe);
-    const uint32_t form = next_form(c);
     if (r->profile || !p->exec)
         return false;
     switch (c->state) {
     case ENGINE_OPEN:
         return c->columns == 0 /* not checked yet */ || may_begin(r, c, q->recipe);
     case ENGINE_COMPILING:
-        return p->ops->is_ready(p->exec, formed(q->recipe, c->record.form)) &&
+        return p->ops->is_ready(p->exec, q->recipe) &&
                (c->record.persistent_ns || engine->wanted == DGL_EXECUTOR_PERSISTENT ||
                 q->has_room(q->priv, trial_steps(q)));
-    case ENGINE_PERSISTENT:
-        return form < PHASE_FORMS && has_time(r) && q->has_room(q->priv, trial_steps(q)) &&
-               (!c->form_begun || p->ops->is_ready(p->exec, formed(q->recipe, form)));
     default:
         return false;
     }
@@ -246,13 +209,14 @@ bool executor_is_due(const struct steps *q)
 /* A way to compute the steps. */
 struct way {
     struct exec_run *run;
-    uint32_t form, groups; /* of the persistent program; groups = 0 if it is not one */
-    uint64_t ns;           /* best time of a step, or 0 */
+    uint32_t groups; /* of the persistent program; 0 for single dispatches */
+    uint64_t ns;     /* best time of a step, or 0 */
 };
 
 struct trial {
-    struct way ways[1 + TRIAL_GROUPS]; /* [count]; the tokens of ways[0] are right */
-    int count, rounds;
+    /* [count]; ways[0] uses single dispatches, and its tokens are right */
+    struct way ways[1 + TRIAL_GROUPS];
+    int count;
     int failed;   /* way with other tokens, or -1 */
     bool aborted; /* ...because it was given up */
 };
@@ -274,7 +238,7 @@ static enum dgl_status clear_abort(struct runner *r, struct recipe recipe)
 static enum dgl_status time_ways(const struct steps *q, struct trial *t)
 {
     struct runner *r = q->runner;
-    const bool warm = r->wait_executor || (q->rows == 1 && t->ways[0].groups == 0);
+    const bool warm = r->wait_executor || q->rows == 1;
     const int32_t steps = trial_steps(q), count = q->rows * steps;
     const uint64_t begun = dgl_now_ns();
     int32_t ids[2][TRIAL_IDS];
@@ -282,7 +246,7 @@ static enum dgl_status time_ways(const struct steps *q, struct trial *t)
     assert(count <= TRIAL_IDS);
     t->failed = -1;
     t->aborted = false;
-    for (int n = -1; n < t->rounds * t->count && t->failed < 0;) { /* -1: warming up */
+    for (int n = -1; n < TRIAL_ROUNDS * t->count && t->failed < 0;) { /* -1: warming up */
         const int i = n < 0 ? 0 : n % t->count;
         struct way *way = &t->ways[i];
         int32_t *now = ids[i > 0];
@@ -307,136 +271,96 @@ static enum dgl_status time_ways(const struct steps *q, struct trial *t)
     TRY(q->write(q->priv, false));
     TRY(runner_write_args(r, t->ways[0].run));
     if (t->aborted)
-        TRY(clear_abort(r, formed(q->recipe, t->ways[t->failed].form)));
+        TRY(clear_abort(r, q->recipe));
 done:
     return status;
 }
 
 /* Returns the run of the program, for the rows of the steps. */
-static enum dgl_status persistent_run(const struct steps *q, uint32_t form, struct exec_run **run)
+static enum dgl_status persistent_run(const struct steps *q, struct exec_run **run)
 {
     struct runner *r = q->runner;
     enum dgl_status status;
-    TRY(exec_cache_get(&r->runs->persistent, (*r->engine)->persistent.exec, formed(q->recipe, form),
-                       r->memory, run));
+    TRY(exec_cache_get(&r->runs->persistent, (*r->engine)->persistent.exec, q->recipe, r->memory,
+                       run));
     exec_run_move(*run, r->memory);
     TRY(exec_run_set_tokens(*run, q->rows));
 done:
     return status;
 }
 
-/* Tries the compiled program in a form. The first program is tried in several numbers of work
- * groups against dispatches, unless a record has the result. Other forms are tried against the form
- * in use; if one does not work, the form in use stays. */
-static enum dgl_status try_form(const struct steps *q, struct engine_choice *c, uint32_t form)
+/* Tries the compiled program in several numbers of work groups against dispatches, unless a record
+ * has the result. */
+static enum dgl_status try_program(const struct steps *q, struct engine_choice *c)
 {
     struct runner *r = q->runner;
-    const struct persistent_ops *ops = (*r->engine)->persistent.ops;
     const bool forced = (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT;
-    const bool first = c->state == ENGINE_COMPILING, room = q->has_room(q->priv, trial_steps(q));
+    const bool room = q->has_room(q->priv, trial_steps(q));
     struct exec_record *record = &c->record;
-    struct trial t = {.count = 1, .rounds = first ? TRIAL_ROUNDS : FORM_ROUNDS, .failed = -1};
-    const struct way *best = &t.ways[first];
+    struct trial t = {.count = 1, .failed = -1};
     struct residency found = {0};
     struct exec_run *run = NULL;
     enum dgl_status status = DGL_OK;
-    c->form_begun = false;
-    record->tried |= 1u << form;
     if (room)
         TRY(q->reserve(q->priv, trial_steps(q))); /* this may drop runs */
-    t.ways[0] = (struct way){.form = record->form, .groups = first ? 0 : record->groups};
-    TRY(first ? runner_run(r, q->recipe, &t.ways[0].run)
-              : persistent_run(q, record->form, &t.ways[0].run));
+    TRY(runner_run(r, q->recipe, &t.ways[0].run));
     TRY(exec_run_set_tokens(t.ways[0].run, q->rows));
-    status = persistent_run(q, form, &run);
+    status = persistent_run(q, &run);
     if (status == DGL_OK)
-        status = ops->probe(run, &found);
+        status = (*r->engine)->persistent.ops->probe(run, &found);
     if (status == DGL_ERR_KERNEL)
         snprintf(found.reason, sizeof(found.reason), "the driver does not take the program");
     else
         TRY(status);
     status = DGL_OK;
-    if (first && found.groups == 0) {
+    if (found.groups == 0) {
         conclude(r, c, EXEC_UNFIT, ENGINE_DISPATCH, found.reason);
         goto done;
     }
     /* A record with more work groups was measured on a larger slice of the device. */
-    if (first && record->persistent_ns > 0 && record->groups <= found.groups) {
+    if (record->persistent_ns > 0 && record->groups <= found.groups) {
         decide(r, c, ENGINE_PERSISTENT, NULL);
         goto done;
     }
-    if (first && !room) { /* a later call tries it */
+    if (!room) { /* a later call tries it */
         if (forced) {
-            *record = (struct exec_record){.groups = found.groups, .form = form};
+            *record = (struct exec_record){.groups = found.groups};
             decide(r, c, ENGINE_PERSISTENT, "asked for");
         }
         goto done;
     }
-    /* Another form gets no more work groups than the one in use. */
     const uint32_t units = r->dev->plan.compute_units;
     const uint32_t less = found.groups % units == 0 ? units : found.groups;
-    const uint32_t most = first || found.groups < record->groups ? found.groups : record->groups;
-    const uint32_t numbers = !first ? 1 : q->rows > 1 ? ROWS_GROUPS : TRIAL_GROUPS;
-    if (first)
-        *record = (struct exec_record){.form = form, .tried = 1u << form};
-    for (uint32_t i = 0; i < numbers && i * less < most; i++)
-        t.ways[t.count++] = (struct way){run, form, most - i * less, 0};
-    if (t.count > 1)
-        TRY(time_ways(q, &t));
-    for (int i = first; i < t.count && (first || t.failed < 0); i++) {
+    const uint32_t numbers = q->rows > 1 ? ROWS_GROUPS : TRIAL_GROUPS;
+    for (uint32_t i = 0; i < numbers && i * less < found.groups; i++)
+        t.ways[t.count++] = (struct way){run, found.groups - i * less, 0};
+    TRY(time_ways(q, &t));
+    *record = (struct exec_record){.dispatch_ns = t.ways[0].ns};
+    for (int i = 1; i < t.count; i++) {
         const struct way *way = &t.ways[i];
-        if (way->ns == 0)
-            continue;
-        if (i < 2 || way->ns < record->form_ns[way->form])
-            record->form_ns[way->form] = way->ns;
-        best = way->ns < best->ns ? way : best;
-        record->form = best->form;
-        record->groups = best->groups;
-        record->persistent_ns = best->ns;
+        if (way->ns > 0 && (record->persistent_ns == 0 || way->ns < record->persistent_ns)) {
+            record->groups = way->groups;
+            record->persistent_ns = way->ns;
+        }
     }
-    record->dispatch_ns = first ? t.ways[0].ns : record->dispatch_ns;
-    if (t.aborted && (first || t.failed == 0)) {
+    if (t.aborted) {
         conclude(r, c, EXEC_ABORTED, ENGINE_DISPATCH,
                  "a persistent dispatch had to be given up in a trial");
         goto done;
     }
-    if (first && t.failed >= 0) {
+    if (t.failed >= 0) {
         conclude(r, c, EXEC_UNFIT, ENGINE_DISPATCH,
                  "the tokens of a trial were not the same as by single dispatches");
         goto done;
     }
     const bool faster = record->persistent_ns < record->dispatch_ns;
     conclude(r, c, faster ? EXEC_FASTER : EXEC_SLOWER,
-             faster || forced || !first ? ENGINE_PERSISTENT : ENGINE_DISPATCH, NULL);
+             faster || forced ? ENGINE_PERSISTENT : ENGINE_DISPATCH, NULL);
 done:
     return status;
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
-
-/* Tries the program that was compiled first, then its other forms, as far as they are compiled.
- * They are compiled one after the other, or all at once if the runner is idle. */
-static enum dgl_status try_forms(const struct steps *q, struct engine_choice *c)
-{
-    struct runner *r = q->runner;
-    const struct persistent *p = &(*r->engine)->persistent;
-    enum dgl_status status = DGL_OK;
-    uint32_t form;
-    if (c->state == ENGINE_COMPILING)
-        TRY(try_form(q, c, c->record.form));
-    while ((form = next_form(c)) < PHASE_FORMS && has_time(r) &&
-           q->has_room(q->priv, trial_steps(q))) {
-        for (uint32_t f = form; f < PHASE_FORMS && !c->form_begun; f++)
-            if (f == form || (r->wait_executor && !(c->record.tried >> f & 1u)))
-                TRY(p->ops->begin(p->exec, formed(q->recipe, f), r->memory, true));
-        c->form_begun = true;
-        if (!r->wait_executor && !p->ops->is_ready(p->exec, formed(q->recipe, form)))
-            break;
-        TRY(try_form(q, c, form));
-    }
-done:
-    return status;
-}
 
 enum dgl_status executor_choose(const struct steps *q, bool decides, struct exec_run **run,
                                 int32_t *max_steps)
@@ -454,9 +378,9 @@ enum dgl_status executor_choose(const struct steps *q, bool decides, struct exec
         return DGL_OK;
     if (decides) {
         TRY(executor_prepare(r, q->recipe));
-        if (r->wait_executor || executor_is_due(q)) {
+        if (c->state == ENGINE_COMPILING && (r->wait_executor || executor_is_due(q))) {
             account_push(r->dev, ACCOUNT_TRIAL);
-            status = try_forms(q, c);
+            status = try_program(q, c);
             account_pop(r->dev);
         }
         TRY(status);
@@ -468,11 +392,7 @@ enum dgl_status executor_choose(const struct steps *q, bool decides, struct exec
     }
     if (c->state != ENGINE_PERSISTENT)
         return DGL_OK;
-    TRY(persistent_run(q, c->record.form, run));
-    /* If runs are shared, another lane may have queued steps of a slower form. */
-    for (uint32_t form = 0; form < PHASE_FORMS && r->runs == &r->own; form++)
-        if (form != c->record.form)
-            exec_cache_drop(&r->runs->persistent, formed(q->recipe, form));
+    TRY(persistent_run(q, run));
     engine->persistent.ops->set_groups(*run, c->record.groups);
     *max_steps = pace_steps(c->record.persistent_ns, PACE_BUDGET_NS, DGL_READBACK_INTERVAL_MAX);
 done:
@@ -505,7 +425,7 @@ struct exec_run *executor_reader(struct runner *r, struct recipe recipe, int32_t
     if ((double)tokens * (double)record->persistent_ns >=
         pass_costs[i].steps * (double)record->dispatch_ns)
         return NULL;
-    struct exec_run *run = exec_cache_find(&r->runs->persistent, formed(recipe, record->form));
+    struct exec_run *run = exec_cache_find(&r->runs->persistent, recipe);
     if (run) {
         exec_run_move(run, r->memory);
         engine->persistent.ops->set_groups(run, record->groups);
@@ -538,7 +458,7 @@ enum dgl_status executor_recover(const struct steps *q, bool given_up)
     }
     TRY(gl_finish(r->dev->gl));
     TRY(q->write(q->priv, false));
-    TRY(clear_abort(r, formed(q->recipe, c->record.form)));
+    TRY(clear_abort(r, q->recipe));
 done:
     return status;
 }

@@ -11,7 +11,7 @@ static enum dgl_status check(struct exec *exec, struct recipe recipe, const stru
                              char reason[PERSISTENT_REASON], char key[65])
 {
     struct dgl_buf text = {0};
-    enum dgl_status status = exec_phases_check(exec, recipe, memory, reason, &text, &text);
+    enum dgl_status status = exec_phases_check(exec, recipe, memory, reason, &text);
     key[0] = '\0';
     if (status == DGL_OK && text.failed)
         status = dgl_fail_memory(exec->log, "program of phases", text.len);

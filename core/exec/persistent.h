@@ -10,17 +10,15 @@
 #define PERSISTENT_REASON 256
 
 struct persistent_ops {
-    /* Checks if the recipe has a persistent program. Sets `key`, the name of all its forms for
-     * exec_record_load(), or "" if results are not stored. If there is no such program, sets
-     * `reason` and returns DGL_ERR_UNSUPPORTED without a log line. Otherwise `reason` explains why
-     * a token needs several dispatches, or is "". Does not compile. */
+    /* Checks if the recipe has a persistent program. Sets `key`, its name for exec_record_load(),
+     * or "" if results are not stored. If there is no such program, sets `reason` and returns
+     * DGL_ERR_UNSUPPORTED without a log line. Otherwise `reason` explains why a token needs several
+     * dispatches, or is "". Does not compile. */
     enum dgl_status (*check)(struct exec *exec, struct recipe recipe, const struct memory *memory,
                              char reason[PERSISTENT_REASON], char key[65]);
-    /* Starts to compile the program of a run that exec_run_create() will create, in the form
-     * recipe.form. Has no effect if that was already started. `optional`: the end of the process
-     * does not wait for it. */
-    enum dgl_status (*begin)(struct exec *exec, struct recipe recipe, const struct memory *memory,
-                             bool optional);
+    /* Starts to compile the program of a run that exec_run_create() will create. Has no effect if
+     * that was already started. */
+    enum dgl_status (*begin)(struct exec *exec, struct recipe recipe, const struct memory *memory);
     /* Returns true if exec_run_create() would not wait for the compiler. */
     bool (*is_ready)(struct exec *exec, struct recipe recipe);
     /* See residency_probe(). */

@@ -21,7 +21,6 @@
 struct phases_pending {
     struct gl_pending *program; /* program of `text`, or NULL */
     struct dgl_buf text;
-    bool optional; /* destroying the executor does not wait for it */
 };
 
 /* Widths of programs: 1 sequence, and up to 2, 4 and 8. */
@@ -32,8 +31,8 @@ struct phases_exec {
     struct exec base;
     struct dgl_device *dev;
     struct exec_phases_params params;
-    struct phases_pending pending[WIDTHS][PHASE_FORMS]; /* by width and form */
-    struct phases_run *runs;                            /* all runs with a program */
+    struct phases_pending pending[WIDTHS];
+    struct phases_run *runs; /* all runs with a program */
 };
 
 struct phases_run {
@@ -67,7 +66,7 @@ static struct phases_pending *pending_of(struct phases_exec *exec, struct recipe
     while (1 << width < plan_step_rows(recipe))
         width++;
     assert(plan_step_rows(recipe) == 1 << width);
-    return &exec->pending[width][recipe.form];
+    return &exec->pending[width];
 }
 
 /* ---- schedule -------------------------------------------------------------------------------- */
@@ -297,26 +296,20 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
     /* Report the reason of the first size that all kernels support, if there is one. */
     if (status == DGL_ERR_UNSUPPORTED)
         snprintf(reason, REASON_SIZE, "%s", first);
-    schedule->program.form = (enum phase_form)recipe.form;
     return status == DGL_OK ? phase_generate(exec->base.log, &schedule->program, text, reason)
                             : status;
 }
 
 enum dgl_status exec_phases_check(struct exec *base, struct recipe recipe,
                                   const struct memory *memory, char reason[REASON_SIZE],
-                                  struct dgl_buf *text, struct dgl_buf *forms)
+                                  struct dgl_buf *text)
 {
     const struct phases_exec *exec = exec_of(base);
     struct collector c = {.exec = exec, .reason = reason};
     struct phase_schedule schedule = {0};
     struct dgl_buf own = {0};
     reason[0] = '\0';
-    recipe.form = 0;
     enum dgl_status status = generate(exec, recipe, memory, &c, &schedule, text ? text : &own);
-    for (uint32_t form = 1; form < PHASE_FORMS && forms && status == DGL_OK; form++) {
-        schedule.program.form = (enum phase_form)form;
-        phase_put_main(&schedule.program, forms);
-    }
     if (status == DGL_OK && schedule.num_parts > 1)
         snprintf(reason, REASON_SIZE,
                  "a token takes %u persistent dispatches, since one for all of it needs %u storage "
@@ -343,7 +336,7 @@ static bool same_text(const struct dgl_buf *a, const struct dgl_buf *b)
 }
 
 enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
-                                  const struct memory *memory, bool optional)
+                                  const struct memory *memory)
 {
     struct phases_exec *exec = exec_of(base);
     struct phases_pending *pending = pending_of(exec, recipe);
@@ -365,7 +358,6 @@ enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
         pending->text = text;
         text = (struct dgl_buf){0};
     }
-    pending->optional = optional;
     dgl_buf_finish(&text);
     return status;
 }
@@ -617,15 +609,15 @@ static void phases_finish(struct exec *base)
 {
     struct phases_exec *exec = exec_of(base);
     struct gl_device *gl = exec->dev->gl;
-    for (size_t i = 0; i < WIDTHS * PHASE_FORMS; i++) {
-        struct phases_pending *pending = &exec->pending[i / PHASE_FORMS][i % PHASE_FORMS];
+    for (size_t i = 0; i < WIDTHS; i++) {
+        struct phases_pending *pending = &exec->pending[i];
         struct gl_program *program = NULL;
         const bool wanted = pending->program && !gl_pending_is_stale(gl, pending->program);
         const bool ready = wanted && gl_pending_is_ready(gl, pending->program);
         if (wanted && !ready)
             dgl_info(base->log, "the compiler is still at the program of persistent dispatches");
         if (wanted && gl_program_is_kept(gl) && gl_program_cache_dir(gl) &&
-            (ready || (exec->params.finishes && !pending->optional)) &&
+            (ready || exec->params.finishes) &&
             gl_pending_take(gl, &pending->program, &program) == DGL_OK)
             gl_program_destroy(gl, &program);
         gl_pending_destroy(gl, &pending->program);

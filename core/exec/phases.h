@@ -31,16 +31,15 @@ enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *pl
 
 /* Checks if a run of the recipe, bound to `memory`, can be created. If not, sets `reason` and
  * returns DGL_ERR_UNSUPPORTED without a log line. Otherwise `reason` explains why a token needs
- * several dispatches, or is "". Does not compile. Ignores recipe.form. Appends the program in its
- * first form to `text`, and the differences of the other forms to `forms`. Both may be NULL. */
+ * several dispatches, or is "". Does not compile. Appends the program to `text`, which may be
+ * NULL. */
 enum dgl_status exec_phases_check(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, char reason[256],
-                                  struct dgl_buf *text, struct dgl_buf *forms);
+                                  struct dgl_buf *text);
 /* Starts to compile the program of such a run, which exec_run_create() then uses. At most one
- * program of each form and width is pending; a new one replaces it. `optional`: params.finishes
- * does not apply. */
+ * program of each width is pending. A new one replaces it. */
 enum dgl_status exec_phases_begin(struct exec *exec, struct recipe recipe,
-                                  const struct memory *memory, bool optional);
+                                  const struct memory *memory);
 /* Returns true if exec_run_create() would not wait for the compiler. */
 bool exec_phases_is_ready(struct exec *exec, struct recipe recipe);
 

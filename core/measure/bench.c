@@ -12,7 +12,6 @@
 #include "core/base/stats.h"
 #include "core/exec/profile.h"
 #include "core/seq/batch.h"
-#include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64
 #define PROFILE_TOKENS  16 /* half of them are timed */
@@ -388,9 +387,9 @@ static enum dgl_status count_bytes(struct bench *b)
     return DGL_OK;
 }
 
-/* Bytes: weights and scratch as in a session's estimate; the KV cache for this run's tokens; and a
- * parameter block per operation of these shapes, once for single dispatches and once for each form
- * of the persistent program. */
+/* Bytes: weights and scratch as in a session's estimate; the KV cache for this run's tokens; the
+ * parameter blocks of single dispatches; and a row of the persistent program's table per operation
+ * of these shapes. */
 static uint64_t estimate(const struct bench *b, struct shape_set shapes)
 {
     const struct dgl_session *s = b->s;
@@ -399,7 +398,7 @@ static uint64_t estimate(const struct bench *b, struct shape_set shapes)
         .context = s->seq.context, .sequences = 1, .rows = s->state.ubatch};
     const int32_t more =
         b->p.prompt_tokens > b->p.decode_tokens ? b->p.prompt_tokens : b->p.decode_tokens;
-    const uint64_t align = plan->device->limits.ubo_align, block = KERNEL_MAX_PARAMS * 4;
+    const uint64_t row = (KERNEL_MAX_PARAMS + KERNEL_MAX_BINDS) * 4;
     uint64_t ops = 0;
     struct dgl_memory memory;
     const struct body *bodies[SHAPES_MAX];
@@ -409,7 +408,7 @@ static uint64_t estimate(const struct bench *b, struct shape_set shapes)
     plan_estimate(plan, &one, 0, &memory);
     return memory.weight_bytes + memory.scratch_bytes +
            kv_cache_most_bytes(&s->model->shard->kv, plan_kv_pages(b->p.depth + more + 1)) +
-           ops * (align > block ? align : block) * (1 + PHASE_FORMS);
+           exec_dispatch_params_bytes(s->model->shard->dev) + ops * row;
 }
 
 static double median_of(const double *values, size_t count)

@@ -82,7 +82,7 @@ enum dgl_status text_list_add_persistent(struct text_list *list, struct shard *s
     for (int kind = 0; kind < SAMPLE_KINDS && status == DGL_OK; kind++) {
         struct dgl_buf text = {0};
         status = exec_phases_check(exec, recipe_decode((enum sample_kind)kind, 0, true), memory,
-                                   reason, &text, NULL);
+                                   reason, &text);
         if (status == DGL_OK && text.failed)
             status = dgl_fail_memory(shard->dev->log, "program of phases", text.len);
         if (status == DGL_OK)

@@ -82,8 +82,7 @@ bool recipe_equal(const struct recipe *a, const struct recipe *b)
 {
     return a->shapes.count == b->shapes.count &&
            memcmp(a->shapes.of, b->shapes.of, a->shapes.count * sizeof(a->shapes.of[0])) == 0 &&
-           a->repeats == b->repeats && a->first == b->first && a->count == b->count &&
-           a->form == b->form;
+           a->repeats == b->repeats && a->first == b->first && a->count == b->count;
 }
 
 int32_t plan_step_rows(struct recipe recipe)

@@ -87,7 +87,6 @@ struct recipe {
     bool repeats; /* submitted after itself */
     /* only operations [first, first + count) of it; a count of 0 selects all */
     size_t first, count;
-    uint32_t form; /* enum phase_form of its text, if it is one program */
 };
 
 struct recipe recipe_of(struct pass_shape shape);

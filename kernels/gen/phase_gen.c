@@ -760,18 +760,10 @@ static enum dgl_status put_use(struct generator *g, uint32_t u)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* Ends the dispatch if no row continues. */
-static void put_step_load(const struct phase_program *p, const char *indent, struct dgl_buf *out)
+/* The inner loop runs the groups of a row that belong to this work group, mostly one. The first row
+ * of each step loads its state, and the dispatch ends if no sequence continues. */
+static void put_main(const struct phase_program *p, struct dgl_buf *out)
 {
-    dgl_buf_printf(out, "%sstep_load();\n%sif (%s)\n%s    return;\n", indent, indent,
-                   is_batched(p) ? "phase_live == 0u" : "step_stopped != 0u", indent);
-}
-
-/* The inner loop runs the groups of a row that belong to this work group, mostly one. */
-void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
-{
-    const bool before = p->form == PHASE_STEP_BEFORE, outside = p->form == PHASE_STEP_OUTSIDE;
-    const char *leave = is_batched(p) ? "phase_mark();" : "phase_leave(pos);";
     dgl_buf_puts(out, "void main()\n{\n"
                       "    uint pos;\n");
     if (is_batched(p))
@@ -783,23 +775,12 @@ void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
                           "    }\n");
     else
         dgl_buf_puts(out, "    if (!phase_enter(pos))\n        return;\n");
-    if (outside)
-        put_step_load(p, "    ", out);
-    else if (p->one_row && !before)
+    if (p->one_row)
         dgl_buf_puts(out, "    step_load();\n");
-    dgl_buf_puts(out, "    uint steps = CONTROL[CONTROL_steps];\n"
-                      "    for (uint t = 0u; t < steps; t++) {\n");
-    if (before) {
-        dgl_buf_printf(out,
-                       "        if (t > 0u && !device_barrier()) {\n"
-                       "            %s\n"
-                       "            return;\n"
-                       "        }\n",
-                       leave);
-        put_step_load(p, "        ", out);
-    }
     dgl_buf_printf(out,
-                   "        bool wait = %s;\n"
+                   "    uint steps = CONTROL[CONTROL_steps];\n"
+                   "    for (uint t = 0u; t < steps; t++) {\n"
+                   "        bool wait = t > 0u;\n"
                    "        for (uint row = phase_first; row < phase_last; row++) {\n"
                    "            uvec4 head = phase_rows[row * %uu];\n"
                    "            uint g = gl_WorkGroupID.x;\n"
@@ -816,16 +797,15 @@ void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
                    "                    memoryBarrierShared();\n"
                    "                    barrier();\n"
                    "                }\n"
-                   "                wait = false;\n",
-                   before ? "false" : "t > 0u", p->row_words / 4, leave);
-    if (!before) {
-        dgl_buf_printf(out,
-                       "                if (%srow == phase_first && g == gl_WorkGroupID.x) {\n",
-                       outside ? "t > 0u && " : "");
-        put_step_load(p, "                    ", out);
-        dgl_buf_puts(out, "                }\n");
-    }
-    dgl_buf_puts(out, "                if (g >= head.z) {\n                ");
+                   "                wait = false;\n"
+                   "                if (row == phase_first && g == gl_WorkGroupID.x) {\n"
+                   "                    step_load();\n"
+                   "                    if (%s)\n"
+                   "                        return;\n"
+                   "                }\n"
+                   "                if (g >= head.z) {\n                ",
+                   p->row_words / 4, is_batched(p) ? "phase_mark();" : "phase_leave(pos);",
+                   is_batched(p) ? "phase_live == 0u" : "step_stopped != 0u");
     /* Not a switch: compilers turn it into a sequence of `if`s, and the variables of every begin()
      * would stay alive until the last. */
     for (uint32_t u = 0; u < p->num_uses; u++)
@@ -871,7 +851,7 @@ enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_pro
     }
     dgl_buf_append(&rolled, program->barrier->body, program->barrier->body_len);
     dgl_buf_append(&rolled, uses.p, uses.len);
-    phase_put_main(program, &rolled);
+    put_main(program, &rolled);
     if (status == DGL_OK && (g.failed || rolled.failed || uses.failed ||
                              !phase_unroll((struct dgl_str){rolled.p, rolled.len}, out)))
         status = dgl_fail_memory(log, "generated GLSL", rolled.len + uses.len);

@@ -69,7 +69,7 @@ static void fill(void)
     char *link = checked(dgl_path_join(folder, KEY ".tune"));
     char *inner = checked(dgl_path_join(folder, "f" KEY ".prog"));
     assert_int_equal(mkdir(folder, 0700), 0);
-    write_file(KEY ".exec", "dopplergl-executors-3 device=" STORED_DEVICE "\n");
+    write_file(KEY ".exec", "dopplergl-executors-4 device=" STORED_DEVICE "\n");
     write_file(KEY ".prog", "old");
     write_file(KEY ".prog.tmp-123-ab", "left");
     write_file("f123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.tune",

@@ -211,7 +211,7 @@ static void test_shape(void **state)
     fixture_open(&f, &(struct fixture_params){c->name, c->device, .quantize = "q4_k_m"});
     for (int kind = SAMPLE_GREEDY; kind < SAMPLE_KINDS; kind++) {
         enum dgl_status status = exec_phases_check(
-            f.exec, recipe_decode((enum sample_kind)kind, 0, true), &f.memory, reason, &text, NULL);
+            f.exec, recipe_decode((enum sample_kind)kind, 0, true), &f.memory, reason, &text);
         if (c->parts[0]) {
             assert_int_equal(status, DGL_ERR_UNSUPPORTED);
             assert_contains(reason, c->parts[0]);
@@ -281,8 +281,8 @@ static void test_mix(void **state)
                  "a token takes %u persistent dispatches, since one for all of it needs %u storage "
                  "bindings and %u can be had",
                  c->dispatches, c->wanted, c->bindings);
-    if (exec_phases_check(f.exec, recipe_decode(SAMPLE_GREEDY, 0, true), &f.memory, reason, &text,
-                          NULL) != DGL_OK)
+    if (exec_phases_check(f.exec, recipe_decode(SAMPLE_GREEDY, 0, true), &f.memory, reason,
+                          &text) != DGL_OK)
         fail_msg("no program: %s%s", reason, f.p.log.text);
     printf("# %s: %zu bytes, %zu buffers of weights\n", c->name, text.len, f.p.weights.num_buffers);
     if (strcmp(reason, want) != 0)
@@ -321,8 +321,8 @@ static void test_type(void **state)
     struct dgl_buf text = {0};
     char reason[256];
     fixture_open(&f, &(struct fixture_params){"llama-3.2-1b", MADE_GPU, .types = list});
-    if (exec_phases_check(f.exec, recipe_decode(SAMPLE_GREEDY, 0, true), &f.memory, reason, &text,
-                          NULL) != DGL_OK)
+    if (exec_phases_check(f.exec, recipe_decode(SAMPLE_GREEDY, 0, true), &f.memory, reason,
+                          &text) != DGL_OK)
         fail_msg("no program: %s%s", reason, f.p.log.text);
     check_variables(text.p);
     validate(&text);
@@ -340,21 +340,21 @@ struct pass_case {
 static const struct pass_case passes[] = {
     {"llama-3.2-1b", "q4_k", 2, NULL, 512},
     {"llama-3.2-1b", "q4_k", 3, NULL, 512},
-    {"llama-3.2-1b", "q4_k", 8, NULL, 512},
-    {"llama-3.1-8b", "q4_k", 8, "matmul_stationary_subgroup cannot have 512 invocations", 0},
+    {"llama-3.2-1b", "q4_k", 8, NULL, 256},
+    {"llama-3.1-8b", "q4_k", 8, "bytes of shared memory, the device has", 0},
     {"llama-3.1-8b", "q4_k", 4, NULL, 512},
-    {"llama-3.1-8b", "q8_0", 8, NULL, 512},
-    {"llama-3.2-1b", "q8_0", 8, NULL, 512},
+    {"llama-3.1-8b", "q8_0", 8, NULL, 256},
+    {"llama-3.2-1b", "q8_0", 8, NULL, 256},
     {"qwen3-0.6b", "q4_k_m", 4, NULL, 512},
     {"gemma-3-1b", "q4_k_m", 4, NULL, 512},
-    {"llama-3.2-1b", "q4_k_m", 8, NULL, 512},
-    {"gpt-oss-20b", "q4_k_m", 8, "matmul_columns_subgroup cannot have 512 invocations", 0},
-    {"llama-3.2-1b", "q4_k", 16, "it needs 55664 bytes of shared memory", 0},
+    {"llama-3.2-1b", "q4_k_m", 8, NULL, 256},
+    {"gpt-oss-20b", "q4_k_m", 8, "moe_group cannot have 256 invocations", 0},
+    {"llama-3.2-1b", "q4_k", 16, NULL, 256},
 };
 
 /* Rows that may belong to the same sequence. */
 static const struct pass_case mixed_passes[] = {
-    {"llama-3.2-1b", "q4_k", 8, NULL, 512},
+    {"llama-3.2-1b", "q4_k", 8, NULL, 256},
     {"qwen3-0.6b", "q4_k_m", 4, NULL, 512},
 };
 
@@ -372,7 +372,7 @@ static void check_pass(const struct pass_case *c, bool mixed)
     recipe.repeats = true;
     if (mixed)
         recipe = recipe_of(plan_body(&f.p.plan, PASS_MIXED(c->rows > 4 ? 3 : 2))->shape);
-    enum dgl_status status = exec_phases_check(f.exec, recipe, &f.memory, reason, &text, NULL);
+    enum dgl_status status = exec_phases_check(f.exec, recipe, &f.memory, reason, &text);
     if (c->reason) {
         assert_int_equal(status, DGL_ERR_UNSUPPORTED);
         assert_contains(reason, c->reason);
@@ -478,7 +478,7 @@ static void test_other_recipes(void **state)
     struct fixture f;
     char reason[256];
     fixture_open(&f, &(struct fixture_params){"llama-3.2-1b", MADE_GPU, .quantize = "q4_k_m"});
-    assert_int_equal(exec_phases_check(f.exec, recipe_of(PASS_HEAD), &f.memory, reason, NULL, NULL),
+    assert_int_equal(exec_phases_check(f.exec, recipe_of(PASS_HEAD), &f.memory, reason, NULL),
                      DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "no decode step");
     fixture_close(&f);
@@ -751,19 +751,18 @@ struct run_case {
     uint32_t bindings; /* of the device; 0 = as many as it has */
     /* maximum size of one buffer: determines the number of a model's buffers */
     uint64_t binding_bytes;
-    enum phase_form form;
 };
 
-/* Together, these families have every kernel of a decode step, and every form of a program by rows
- * and whole: plain, norms of q and k, post-norms, windows, biases, packed projections, experts,
- * sinks. They are few because LLVM needs seconds for each program. */
+/* Together, these families have every kernel of a decode step, and programs by rows and whole:
+ * plain, norms of q and k, post-norms, windows, biases, packed projections, experts, sinks. They
+ * are few because LLVM needs seconds for each program. */
 static const struct run_case runs[] = {
     {.name = "llama3", .one_row = true},
-    {.name = "llama3", .form = PHASE_STEP_BEFORE},
-    {.name = "gemma3", .one_row = true, .form = PHASE_STEP_OUTSIDE},
+    {.name = "llama3"},
+    {.name = "gemma3", .one_row = true},
     {.name = "gpt-oss-mxfp4"},
-    {.name = "qwen2-yarn", .form = PHASE_STEP_OUTSIDE},
-    {.name = "phi3-longrope", .one_row = true, .form = PHASE_STEP_BEFORE},
+    {.name = "qwen2-yarn"},
+    {.name = "phi3-longrope", .one_row = true},
     {.name = "qwen3", .one_row = true},
     {.name = "olmo2"},
 };
@@ -772,16 +771,16 @@ static const struct run_case runs[] = {
  * in attention, which compiles slowly. */
 static const struct run_case subgroup_runs[] = {
     {.name = "synthetic:story-llama:q4_k", .one_row = true},
-    {.name = "synthetic:story-llama:q4_k", .form = PHASE_STEP_BEFORE},
-    {.name = "synthetic:story-llama:q8_0", .form = PHASE_STEP_OUTSIDE},
+    {.name = "synthetic:story-llama:q4_k"},
+    {.name = "synthetic:story-llama:q8_0"},
     {.name = "synthetic:story-moe:q4_k"},
 };
 
 /* Models in more buffers than a dispatch can bind: a token in parts. */
 static const struct run_case part_runs[] = {
-    {"qwen3-moe", false, 8, 1 << 18, PHASE_STEP_IN_ROW},
-    {"mixtral", true, 10, 1 << 18, PHASE_STEP_OUTSIDE},
-    {"gpt-oss-mxfp4", false, 16, 1 << 18, PHASE_STEP_BEFORE},
+    {"qwen3-moe", false, 8, 1 << 18},
+    {"mixtral", true, 10, 1 << 18},
+    {"gpt-oss-mxfp4", false, 16, 1 << 18},
 };
 
 struct phase_prompt {
@@ -792,7 +791,7 @@ struct phase_prompt {
 /* A greedy answer of TOKENS, by the executor or (NULL) as the engine does it; and the last logits.
  */
 static void answer(struct dgl_session *s, const struct phase_prompt *prompt, struct exec *exec,
-                   const char *log, enum phase_form form, int32_t ids[TOKENS], float **logits)
+                   const char *log, int32_t ids[TOKENS], float **logits)
 {
     struct gl_saved saved;
     struct exec_run *sample, *decode = NULL;
@@ -800,8 +799,7 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
                             .tokens = 1,
                             .context = (uint32_t)s->seq.context,
                             .flags = DGL_STEP_IGNORE_EOS};
-    struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
-    recipe.form = form;
+    const struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
     dgl_session_trim(s, 0);
     tiny_sync(s, prompt->ids, prompt->num_ids);
     assert_int_equal(session_enter(s, &saved), DGL_OK);
@@ -857,8 +855,8 @@ static void compare(const struct run_case *c, const char *path, const struct pha
             &(struct exec_phases_params){.one_row = c->one_row, .groups = 1, .max_spins = 1000000},
             &exec),
         DGL_OK);
-    answer(e.session, prompt, NULL, e.log.text, 0, wanted, &by_dispatch);
-    answer(e.session, prompt, exec, e.log.text, c->form, got, &by_phases);
+    answer(e.session, prompt, NULL, e.log.text, wanted, &by_dispatch);
+    answer(e.session, prompt, exec, e.log.text, got, &by_phases);
     size_t vocab = (size_t)e.model->info.vocab;
     for (int i = 0; i < TOKENS; i++)
         if (got[i] != wanted[i])
@@ -966,9 +964,9 @@ static void test_lost(void **state)
                                         &exec),
                      DGL_OK);
     assert_int_equal(session_enter(e.session, &saved), DGL_OK);
-    assert_int_equal(exec_phases_begin(exec, recipe_decode(SAMPLE_GREEDY, 0, false),
-                                       &e.session->state.memory, false),
-                     DGL_OK);
+    assert_int_equal(
+        exec_phases_begin(exec, recipe_decode(SAMPLE_GREEDY, 0, false), &e.session->state.memory),
+        DGL_OK);
     assert_int_equal(session_leave(e.session, &saved, NULL, DGL_OK), DGL_OK);
     assert_int_equal(device_reopen(e.device), DGL_OK);
     assert_int_equal(device_enter(e.device, &saved), DGL_OK);

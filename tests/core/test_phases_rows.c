@@ -127,7 +127,7 @@ static enum dgl_status rows_check(struct exec *exec, struct recipe recipe,
                                   char key[65])
 {
     key[0] = '\0';
-    return exec_phases_check(exec, recipe, memory, reason, NULL, NULL);
+    return exec_phases_check(exec, recipe, memory, reason, NULL);
 }
 
 static enum dgl_status rows_probe(struct exec_run *run, struct residency *out)

@@ -58,7 +58,6 @@ static void set_times(uint64_t persistent_ns, uint64_t dispatch_ns)
         struct exec_record *r = &engine.model->shard->engine->choice[i].record;
         *r = (struct exec_record){.verdict = EXEC_FASTER,
                                   .groups = 132,
-                                  .tried = (1u << PHASE_FORMS) - 1,
                                   .dispatch_ns = dispatch_ns,
                                   .persistent_ns = persistent_ns};
     }

@@ -38,13 +38,12 @@ static enum dgl_status injector_bind(struct exec_run *run, const struct memory *
     struct injector_run *own = run->priv;
     struct exec *inner = injector_of(run->exec)->inner;
     struct recipe recipe = run->recipe;
-    if (injector_of(run->exec)->refuses >> recipe.form & 1u)
+    if (injector_of(run->exec)->refuses)
         return DGL_ERR_KERNEL;
     if (plan_step_rows(recipe) > 1)
         injector_of(run->exec)->bound_rows++;
     else
         injector_of(run->exec)->bound++;
-    recipe.form = 0;
     while (recipe.shapes.of[recipe.shapes.count - 1].part >= PART_EARLY_EXIT)
         recipe.shapes.count--;
     enum dgl_status status = exec_run_create(inner, recipe, memory, &own->whole);
@@ -120,8 +119,7 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
     assert_null(gpu_ns);
     in->submits++;
     in->most_steps = steps > in->most_steps ? steps : in->most_steps;
-    const uint32_t form = run->recipe.form;
-    if (in->aborted || in->submits == in->abort_at || (in->gives_up >> form & 1u)) {
+    if (in->aborted || in->submits == in->abort_at) {
         enum dgl_status status = DGL_OK;
         if (!in->aborted)
             status = exec_run_submit(own->whole, in->abort_after, NULL);
@@ -134,7 +132,6 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
     }
     free(table);
     uint64_t ns = in->best_groups && in->groups != in->best_groups ? 1000000 : in->step_ns;
-    ns += in->form_ns[form];
     if (ns) {
         struct timespec pause = {.tv_nsec = (long)(ns * steps % 1000000000),
                                  .tv_sec = (time_t)(ns * steps / 1000000000)};
@@ -142,7 +139,7 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
     }
     enum dgl_status status =
         in->known ? answer(in, own, &step, steps) : exec_run_submit(own->whole, steps, NULL);
-    if (status == DGL_OK && (in->wrong || (in->wrongs >> form & 1u)))
+    if (status == DGL_OK && in->wrong)
         write_id(own, step.pos + steps, 1);
     return status;
 }
@@ -180,13 +177,11 @@ static enum dgl_status injector_check(struct exec *exec, struct recipe recipe,
 }
 
 static enum dgl_status injector_begin(struct exec *exec, struct recipe recipe,
-                                      const struct memory *memory, bool optional)
+                                      const struct memory *memory)
 {
-    struct injector *in = injector_of(exec);
+    (void)recipe;
     (void)memory;
-    (void)optional;
-    in->begun++;
-    in->begun_forms |= 1u << recipe.form;
+    injector_of(exec)->begun++;
     return DGL_OK;
 }
 

@@ -17,10 +17,8 @@ struct injector {
     int32_t abort_at;        /* submit that is given up, counted from 1; 0 = no submit */
     uint32_t abort_after;    /* whole steps of that submit that are computed, then a half one */
     bool wrong;              /* the last id of each submit is another */
+    bool refuses;            /* the driver does not compile the program */
     uint64_t step_ns;        /* minimum time of a step */
-    uint64_t form_ns[4];     /* additional time of a step, per form of the program */
-    /* One bit per form: gives up every submit, computes other tokens, does not compile. */
-    uint32_t gives_up, wrongs, refuses;
     /* a step takes a millisecond if the numbers differ from these; 0 = no such delay */
     uint32_t best_groups;
     const int32_t *known; /* ids by position: returned as answers without computing */
@@ -30,7 +28,6 @@ struct injector {
     int32_t begun, bound, probed, cleared; /* bound: runs that were made, of one sequence */
     int32_t bound_rows;                    /* of several */
     int32_t moved;                         /* runs, from one sequence to another */
-    uint32_t begun_forms;                  /* bit i: form i of the program */
     uint32_t groups;                       /* as set last */
     /* its own */
     struct exec *inner; /* borrowed: the engine's dispatches */

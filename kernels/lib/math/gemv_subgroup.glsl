@@ -3,7 +3,9 @@
 // A lane keeps 32 columns of x and multiplies them with one row after the other. A slice is 32 *
 // SUBGROUP columns: the share that one subgroup has of a row. STAGED subgroups are next to each
 // other along the columns. SUBGROUPS_N such sets divide the rows of the group. A set computes
-// UNROLL rows while it loads the next UNROLL rows; for all sets that is half a TURN of rows.
+// UNROLL rows while it loads the next UNROLL rows; for all sets that is half a TURN of rows. The
+// loads of a row are in a branch, which is not taken after the last rows. NVIDIA's compiler moves
+// loads that are not in a branch to the end of the loop, where the next rows wait for them.
 //
 // With TAIL, the last columns of a row occupy half of a subgroup or less. TAILS subgroups then
 // process these columns for all rows, TAIL_ROWS rows at a time.
@@ -73,20 +75,21 @@ uint tail_step;               // rows between those that the subgroup has one af
 #define gemv_step   uint(TURN / 2)
 #endif
 
-// Loads row r of the group, or the row before `end`, as the i-th of UNROLL.
-void gemv_fetch(int i, uint r, uint end)
+// Loads row r of the group as the i-th of UNROLL.
+void gemv_fetch(int i, uint r)
 {
     uint raw[LANE_RAW];
-    lane_fetch(gemv_row(min(r + uint(i) * gemv_across + gemv_below, end - 1u)), raw);
+    lane_fetch(gemv_row(r), raw);
     for (int j = 0; j < LANE_RAW; j++)
         gemv_next[i * LANE_RAW + j] = raw[j];
 }
 
-// Loads UNROLL times the rows that the subgroup has at a time, from row r of the group on.
+// Loads UNROLL times the rows that the subgroup has at a time, from row r of the group on. Rows
+// beyond the last one are the last one.
 void gemv_fetch_all(uint r)
 {
     for (int i = 0; i < UNROLL; i++)
-        gemv_fetch(i, r, gemv_count);
+        gemv_fetch(i, min(r + uint(i) * gemv_across + gemv_below, gemv_count - 1u));
 }
 
 // False in a subgroup that belongs to no complete set.
@@ -226,7 +229,9 @@ void gemv_pass(uint pass, uint chunk, uint rows)
             uint raw[LANE_RAW];
             for (int j = 0; j < LANE_RAW; j++)
                 raw[j] = gemv_next[i * LANE_RAW + j];
-            gemv_fetch(i, chunk + r + gemv_step, PASSES > 1 ? chunk + rows : gemv_count);
+            uint ahead = chunk + r + gemv_step + uint(i) * gemv_across + gemv_below;
+            if (ahead < (PASSES > 1 ? chunk + rows : gemv_count))
+                gemv_fetch(i, ahead);
             y[i] = lane_dot(raw);
         }
 #if TAIL_ROWS > 1

@@ -1,5 +1,5 @@
-// Matrix product for COLUMNS columns, 2 to 8, with subgroups: each weight is unpacked once, scales
-// are applied once per 32 columns of K.
+// Matrix product for few columns with subgroups: each weight is unpacked once for TOKENS columns,
+// at most 8, and scales are applied once per 32 columns of K.
 //
 // A subgroup has a strip of LANES_N * THREAD_ROWS rows: LANES_N lanes are side by side along the
 // rows, LANES_K along K. A lane has THREAD_ROWS rows, all columns, and a unit of 32 columns of K at
@@ -25,14 +25,14 @@
 //
 //! LET LANES_N = STRIP / THREAD_ROWS
 //! LET LANES_K = SUBGROUP / LANES_N
-//! LET VALUES = THREAD_ROWS * COLUMNS // of a lane
-//! LET VECS = max(1, COLUMNS / 4) // of all columns; two are one vec2
-//! LET DOTS = HALVES ? COLUMNS / 2 : VECS // sums of a row and a unit
+//! LET VALUES = THREAD_ROWS * TOKENS // of a lane
+//! LET VECS = max(1, TOKENS / 4) // of all columns; two are one vec2
+//! LET DOTS = HALVES ? TOKENS / 2 : VECS // sums of a row and a unit
 //! LET OWN_VALUES = max(1, VALUES / LANES_K) // after they are added up
 //! LET ROWS = ROW_SETS * STRIP
-//! LET UNIT_STRIDE = 8 * COLUMNS / (HALVES + 1) + 1 // vec4s of x; odd: units on different banks
-//! LET LEFT = SHARED_BYTES - 4 * COLUMNS * (STRIP * SUBGROUPS + SUBGROUPS + 1 + HALVES)
-//! LET SLICES = max(1, LEFT / ((16 * UNIT_STRIDE + 8 * COLUMNS) * LANES_K)) // that fit
+//! LET UNIT_STRIDE = 8 * TOKENS / (HALVES + 1) + 1 // vec4s of x; odd: units on different banks
+//! LET LEFT = SHARED_BYTES - 4 * TOKENS * (STRIP * SUBGROUPS + SUBGROUPS + 1 + HALVES)
+//! LET SLICES = max(1, LEFT / ((16 * UNIT_STRIDE + 8 * TOKENS) * LANES_K)) // that fit
 //! LET K_MOST = min(SUBGROUPS / ROW_SETS, min(SLICES, ceildiv(K, 32 * LANES_K)))
 //! LET K_PARTS = K_MOST >= 8 ? 8 : K_MOST >= 4 ? 4 : K_MOST >= 2 ? 2 : 1
 //! LET STEP = K_PARTS * LANES_K // units
@@ -41,11 +41,11 @@
 //! LET STAGE_VECS = 8 * CHUNK_STEPS * STEP // of a column
 //! LET STAGE_LOADS = ceildiv(STAGE_VECS, WG_SIZE)
 //! SHARED vec4 xs[CHUNK_STEPS * STEP * UNIT_STRIDE]
-//! SHARED float xsum[CHUNK_STEPS * STEP * 2 * COLUMNS]
-//! SHARED float part[K_PARTS * ROWS * COLUMNS]
-//! SHARED float squares[PRE_norm ? COLUMNS * SUBGROUPS : 0]
-//! SHARED float factor[PRE_norm ? COLUMNS : 0]
-//! SHARED float x_scale[PRE_norm && HALVES ? COLUMNS : 0]
+//! SHARED float xsum[CHUNK_STEPS * STEP * 2 * TOKENS]
+//! SHARED float part[K_PARTS * ROWS * TOKENS]
+//! SHARED float squares[PRE_norm ? TOKENS * SUBGROUPS : 0]
+//! SHARED float factor[PRE_norm ? TOKENS : 0]
+//! SHARED float x_scale[PRE_norm && HALVES ? TOKENS : 0]
 // Needs libs weight_*_subgroup and matmul_result, STEP read, the parameters row0, rows and eps, the
 // constants K, W_STRIDE, X_STRIDE and Y_STRIDE, WHEN pre and post, the tunables SUBGROUP, SUBGROUPS
 // and THREAD_ROWS, the LETs WG_SIZE, HALVES, STRIP (rows), ROW_SETS and GROUPS_MOST.
@@ -63,7 +63,7 @@
 #endif
 
 // The columns of x as vectors.
-#if COLUMNS == 2
+#if TOKENS == 2
 #define COLUMN_VEC vec2
 #else
 #define COLUMN_VEC vec4
@@ -71,8 +71,9 @@
 
 uint strip_lane, strip_k, strip_n;  // the lane; the subgroup's place along K, and among strips
 uint strip_first, strip_end;        // strips of the group
+uint strip_token;                   // its first column
 uint next[THREAD_ROWS * LANE_RAW];  // weights under way
-float fold[COLUMNS];
+float fold[TOKENS];
 
 #define HAS_STRIP (K_PARTS * ROW_SETS == SUBGROUPS || strip_n < uint(ROW_SETS))
 
@@ -91,18 +92,19 @@ void strips_fetch(uint strip, uint step, uint zero)
 }
 
 // Call from begin(). Selects the group's strips and starts loading the first weights.
-void strips_begin(uint group)
+void strips_begin(uvec3 group)
 {
     uint strips = (rows + uint(STRIP - 1)) / uint(STRIP);
     uint groups = min((strips + uint(ROW_SETS - 1)) / uint(ROW_SETS), uint(GROUPS_MOST));
     strip_lane = gl_SubgroupInvocationID;
     strip_k = gl_SubgroupID % uint(K_PARTS);
     strip_n = gl_SubgroupID / uint(K_PARTS);
+    strip_token = group.y * uint(TOKENS);
     strip_first = 0u;
     strip_end = 0u;
-    if (group < groups) {
-        strip_first = group * strips / groups;
-        strip_end = (group + 1u) * strips / groups;
+    if (group.x < groups) {
+        strip_first = group.x * strips / groups;
+        strip_end = (group.x + 1u) * strips / groups;
         if (HAS_STRIP)
             strips_fetch(min(strip_first + strip_n, strip_end - 1u), 0u, rows >> 31);
     }
@@ -110,19 +112,19 @@ void strips_begin(uint group)
 
 // Sums fold[] over four neighbouring lanes. Each exchange passes half of the values to the other
 // lane. A last value is added to that of the other lane, and both lanes keep the sum. At the end a
-// lane has max(1, COLUMNS / 4) sums, from column fold_column() on.
+// lane has max(1, TOKENS / 4) sums, from column fold_column() on.
 void fold_quad()
 {
     bool upper = (strip_lane & 1u) != 0u;
-    for (int i = 0; i < COLUMNS / 2; i++) {
-        float give = upper ? fold[i] : fold[i + COLUMNS / 2];
-        fold[i] = (upper ? fold[i + COLUMNS / 2] : fold[i]) + subgroupShuffleXor(give, 1u);
+    for (int i = 0; i < TOKENS / 2; i++) {
+        float give = upper ? fold[i] : fold[i + TOKENS / 2];
+        fold[i] = (upper ? fold[i + TOKENS / 2] : fold[i]) + subgroupShuffleXor(give, 1u);
     }
-#if COLUMNS >= 4
+#if TOKENS >= 4
     upper = (strip_lane & 2u) != 0u;
-    for (int i = 0; i < COLUMNS / 4; i++) {
-        float give = upper ? fold[i] : fold[i + COLUMNS / 4];
-        fold[i] = (upper ? fold[i + COLUMNS / 4] : fold[i]) + subgroupShuffleXor(give, 2u);
+    for (int i = 0; i < TOKENS / 4; i++) {
+        float give = upper ? fold[i] : fold[i + TOKENS / 4];
+        fold[i] = (upper ? fold[i + TOKENS / 4] : fold[i]) + subgroupShuffleXor(give, 2u);
     }
 #else
     fold[0] += subgroupShuffleXor(fold[0], 2u);
@@ -131,14 +133,14 @@ void fold_quad()
 
 uint fold_column()
 {
-    return (strip_lane & 1u) * uint(COLUMNS / 2) + (strip_lane / 2u & 1u) * uint(COLUMNS / 4);
+    return (strip_lane & 1u) * uint(TOKENS / 2) + (strip_lane / 2u & 1u) * uint(TOKENS / 4);
 }
 
 // Continues fold_quad() over eight lanes. Then a lane has one sum, of column fold_column() +
 // fold_half().
 void fold_octet()
 {
-#if COLUMNS == 8
+#if TOKENS == 8
     bool upper = (strip_lane & 4u) != 0u;
     float give = upper ? fold[0] : fold[1];
     fold[0] = (upper ? fold[1] : fold[0]) + subgroupShuffleXor(give, 4u);
@@ -149,7 +151,7 @@ void fold_octet()
 
 uint fold_half()
 {
-    return COLUMNS == 8 ? strip_lane / 4u & 1u : 0u;
+    return TOKENS == 8 ? strip_lane / 4u & 1u : 0u;
 }
 
 // CENTRE is the code of weight 0, or 0 if LANE_CODES() already subtracts it. FIRST_DOT(j) is the
@@ -168,8 +170,8 @@ void strips_scale_x()
 {
     uint v = strip_lane * uint(K / 4) / uint(SUBGROUP);
     vec4 gain = A[v];
-    for (uint c = gl_SubgroupID; c < uint(COLUMNS); c += uint(SUBGROUPS)) {
-        vec4 x = abs(X[min(c, pass_rows - 1u) * uint(X_STRIDE / 4) + v] * gain);
+    for (uint c = gl_SubgroupID; c < uint(TOKENS); c += uint(SUBGROUPS)) {
+        vec4 x = abs(X[min(strip_token + c, pass_rows - 1u) * uint(X_STRIDE / 4) + v] * gain);
         float most = max(max(x.x, x.y), max(x.z, x.w));
         for (uint across = 1u; across < uint(SUBGROUP); across *= 2u)
             most = max(most, subgroupShuffleXor(most, across));
@@ -200,16 +202,16 @@ void strips_stage(uint tid, uint step, inout float square)
                  lane_vec4(unit % uint(LANES_K), i, uint(LANES_K));
         bool inside = v < uint(K / 4) && at < uint(STAGE_VECS);
         v = min(v, uint(K / 4 - 1));
-        vec4 x[COLUMNS];
-        for (int c = 0; c < COLUMNS; c++)
-            x[c] = X[min(uint(c), pass_rows - 1u) * uint(X_STRIDE / 4) + v];
+        vec4 x[TOKENS];
+        for (int c = 0; c < TOKENS; c++)
+            x[c] = X[min(strip_token + uint(c), pass_rows - 1u) * uint(X_STRIDE / 4) + v];
 #if PRE_norm
         vec4 gain = A[v];
 #endif
-        for (int c = 0; c < COLUMNS; c++)
+        for (int c = 0; c < TOKENS; c++)
             x[c] = inside ? x[c] : vec4(0.0);
 #if PRE_norm
-        for (int c = 0; c < COLUMNS; c++) {
+        for (int c = 0; c < TOKENS; c++) {
             fold[c] = dot(x[c], x[c]);
             x[c] *= gain;
         }
@@ -220,35 +222,35 @@ void strips_stage(uint tid, uint step, inout float square)
         square += fold[0];
 #endif
 #if HALVES
-        for (int c = 0; c < COLUMNS; c++)
+        for (int c = 0; c < TOKENS; c++)
             x[c] *= X_SCALE(c);
 #endif
         if (CENTRE != 0.0 || LANE_MINIMUM) {
-            for (int c = 0; c < COLUMNS; c++)
+            for (int c = 0; c < TOKENS; c++)
                 fold[c] = (x[c].x + x[c].y) + (x[c].z + x[c].w);
             fold_quad();
-            uint to = unit * uint(LANE_GROUPS * COLUMNS) + fold_column();
+            uint to = unit * uint(LANE_GROUPS * TOKENS) + fold_column();
             if (LANE_GROUPS == 1) {
                 fold_octet();
                 if (at < uint(STAGE_VECS))
                     xsum[to + fold_half()] = fold[0];
             } else if (at < uint(STAGE_VECS)) {
-                to += i / 4u * uint(COLUMNS);
+                to += i / 4u * uint(TOKENS);
                 xsum[to] = fold[0];
-#if COLUMNS == 8
+#if TOKENS == 8
                 xsum[to + 1u] = fold[1];
 #endif
             }
         }
         if (at < uint(STAGE_VECS)) {
             uint to = unit * uint(UNIT_STRIDE) + i;
-            for (int c = 0; c < COLUMNS; c++)
+            for (int c = 0; c < TOKENS; c++)
                 x[c] = LANE_ORDER(x[c]);
 #if HALVES
 #define PAIR(c, e) uintBitsToFloat(packHalf2x16(vec2(x[c].e, x[(c) + 1].e)))
-#if COLUMNS == 2
+#if TOKENS == 2
             xs[to] = vec4(PAIR(0, x), PAIR(0, y), PAIR(0, z), PAIR(0, w));
-#elif COLUMNS == 4
+#elif TOKENS == 4
             xs[to] = vec4(PAIR(0, x), PAIR(2, x), PAIR(0, y), PAIR(2, y));
             xs[to + 8u] = vec4(PAIR(0, z), PAIR(2, z), PAIR(0, w), PAIR(2, w));
 #else
@@ -258,9 +260,9 @@ void strips_stage(uint tid, uint step, inout float square)
             xs[to + 24u] = vec4(PAIR(0, w), PAIR(2, w), PAIR(4, w), PAIR(6, w));
 #endif
 #else
-            for (int c = 0; c < COLUMNS; c++)
-                x[c] *= LANE_UP;
-#if COLUMNS == 2
+            for (int c = 0; c < TOKENS; c++)
+                x[c] *= i < 4u ? LANE_UP : LANE_LATER_UP;
+#if TOKENS == 2
             xs[to] = vec4(x[0].x, x[1].x, x[0].y, x[1].y);
             xs[to + 8u] = vec4(x[0].z, x[1].z, x[0].w, x[1].w);
 #else
@@ -280,7 +282,11 @@ void strips_stage(uint tid, uint step, inout float square)
     }
 }
 
-// LOAD_X(i) loads x of part i of half a unit, for all columns. X_AT(e) is a vec4 of it.
+// Part i of row r, 0 to 7.
+#define STRIP_PART(r, i) \
+    ((i) < 4 ? LANE_QUAD(raw, (r) * LANE_RAW, (i) & 3) : LANE_LATER(raw, (r) * LANE_RAW, (i) & 3))
+
+// LOAD_X(i) loads x of part i of a unit, for all columns. X_AT(e) is a vec4 of it.
 #define X_AT(e) xs[from + uint(e)]
 #if HALVES
 #define DOT     f16vec2
@@ -288,19 +294,19 @@ void strips_stage(uint tid, uint step, inout float square)
 #define TIMES(r, j, e, pair) \
     dots[(r) * DOTS + (j)] = f16vec2(w.e) * unpackFloat2x16(floatBitsToUint(pair)) + \
                              dots[(r) * DOTS + (j)];
-#if COLUMNS == 2
+#if TOKENS == 2
 #undef DOT_OF
 #define DOT_OF(r, j) vec2(dots[r])
 #define LOADED vec4 x0;
 #define LOAD_X(i) x0 = X_AT(i);
 #define MULTIPLY_ROW(r, i) \
-    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    w = STRIP_PART(r, i); \
     TIMES(r, 0, x, x0.x) TIMES(r, 0, y, x0.y) TIMES(r, 0, z, x0.z) TIMES(r, 0, w, x0.w)
-#elif COLUMNS == 4
+#elif TOKENS == 4
 #define LOADED vec4 x0, x1;
 #define LOAD_X(i) x0 = X_AT(i); x1 = X_AT(8 + (i));
 #define MULTIPLY_ROW(r, i) \
-    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    w = STRIP_PART(r, i); \
     TIMES(r, 0, x, x0.x) TIMES(r, 1, x, x0.y) TIMES(r, 0, y, x0.z) TIMES(r, 1, y, x0.w) \
     TIMES(r, 0, z, x1.x) TIMES(r, 1, z, x1.y) TIMES(r, 0, w, x1.z) TIMES(r, 1, w, x1.w)
 #else
@@ -309,24 +315,24 @@ void strips_stage(uint tid, uint step, inout float square)
 #define TIMES_4(r, e, four) \
     TIMES(r, 0, e, four.x) TIMES(r, 1, e, four.y) TIMES(r, 2, e, four.z) TIMES(r, 3, e, four.w)
 #define MULTIPLY_ROW(r, i) \
-    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    w = STRIP_PART(r, i); \
     TIMES_4(r, x, x0) TIMES_4(r, y, x1) TIMES_4(r, z, x2) TIMES_4(r, w, x3)
 #endif
 #else
 #define DOT          COLUMN_VEC
 #define DOT_OF(r, j) dots[(r) * VECS + (j)]
-#if COLUMNS == 2
+#if TOKENS == 2
 #define LOAD_X(i) x0 = X_AT(i); x1 = X_AT(8 + (i));
 #define LOADED vec4 x0, x1;
 #define MULTIPLY_ROW(r, i) \
-    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    w = STRIP_PART(r, i); \
     dots[r] += w.x * x0.xy; dots[r] += w.y * x0.zw; \
     dots[r] += w.z * x1.xy; dots[r] += w.w * x1.zw;
-#elif COLUMNS == 4
+#elif TOKENS == 4
 #define LOADED vec4 x0, x1, x2, x3;
 #define LOAD_X(i) x0 = X_AT(i); x1 = X_AT(8 + (i)); x2 = X_AT(16 + (i)); x3 = X_AT(24 + (i));
 #define MULTIPLY_ROW(r, i) \
-    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    w = STRIP_PART(r, i); \
     dots[r] += w.x * x0; dots[r] += w.y * x1; dots[r] += w.z * x2; dots[r] += w.w * x3;
 #else
 #define LOADED vec4 x0, x1, x2, x3, x4, x5, x6, x7;
@@ -334,7 +340,7 @@ void strips_stage(uint tid, uint step, inout float square)
     x0 = X_AT(i); x1 = X_AT(8 + (i)); x2 = X_AT(16 + (i)); x3 = X_AT(24 + (i)); \
     x4 = X_AT(32 + (i)); x5 = X_AT(40 + (i)); x6 = X_AT(48 + (i)); x7 = X_AT(56 + (i));
 #define MULTIPLY_ROW(r, i) \
-    w = LANE_QUAD(raw, (r) * LANE_RAW, i); \
+    w = STRIP_PART(r, i); \
     dots[2 * (r)] += w.x * x0; dots[2 * (r) + 1] += w.x * x1; \
     dots[2 * (r)] += w.y * x2; dots[2 * (r) + 1] += w.y * x3; \
     dots[2 * (r)] += w.z * x4; dots[2 * (r) + 1] += w.z * x5; \
@@ -342,10 +348,9 @@ void strips_stage(uint tid, uint step, inout float square)
 #endif
 #endif
 #define MULTIPLY_PART(i) LOAD_X(i) EACH_ROW(MULTIPLY_ROW, i)
-#define NEXT_ROW(r, i) LANE_NEXT(raw, (r) * LANE_RAW)
 
 // The sums of a unit's x, or of half of it.
-#if COLUMNS == 2
+#if TOKENS == 2
 #define SUM_OF(at, j) vec2(xsum[at], xsum[(at) + 1u])
 #else
 #define SUM_OF(at, j) vec4(xsum[(at) + uint(4 * (j))], xsum[(at) + uint(4 * (j) + 1)], \
@@ -353,8 +358,9 @@ void strips_stage(uint tid, uint step, inout float square)
 #endif
 
 // Multiplies the loaded weights by unit `unit` of the chunk of x. First starts the loads of the
-// next step.
-void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
+// next step, if there is one. The branch keeps these loads in front: NVIDIA's compiler moves
+// unconditional loads to their first use.
+void strips_multiply(uint unit, bool more, uint next_strip, uint next_step, uint zero,
                      inout COLUMN_VEC sums[THREAD_ROWS * VECS])
 {
     uint raw[THREAD_ROWS * LANE_RAW];
@@ -370,10 +376,11 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
         lane_affine(one, scale[r], least[r]);
         LANE_READY(raw, r * LANE_RAW)
     }
-    strips_fetch(next_strip, next_step, zero);
-    uint from = unit * uint(UNIT_STRIDE), at = unit * uint(LANE_GROUPS * COLUMNS);
-    for (uint half_unit = 0u; half_unit < 2u + zero; half_unit++) {
-        if (LANE_GROUPS == 2 || half_unit == 0u) {
+    if (more)
+        strips_fetch(next_strip, next_step, zero);
+    uint from = unit * uint(UNIT_STRIDE), at = unit * uint(LANE_GROUPS * TOKENS);
+    for (int h = 0; h < 2; h++) { // halves of the unit
+        if (LANE_GROUPS == 2 || h == 0) {
             for (int j = 0; j < VECS; j++) {
                 sum[j] = COLUMN_VEC(0.0);
                 if (CENTRE != 0.0 || LANE_MINIMUM)
@@ -383,13 +390,11 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
                 for (int j = 0; j < DOTS; j++)
                     dots[r * DOTS + j] = FIRST_DOT(j);
         }
-        MULTIPLY_PART(0)
-        MULTIPLY_PART(1)
-        MULTIPLY_PART(2)
-        MULTIPLY_PART(3)
-        EACH_ROW(NEXT_ROW, 0)
-        from += 4u;
-        if (LANE_GROUPS == 2 || half_unit == 1u)
+        MULTIPLY_PART(4 * h)
+        MULTIPLY_PART(4 * h + 1)
+        MULTIPLY_PART(4 * h + 2)
+        MULTIPLY_PART(4 * h + 3)
+        if (LANE_GROUPS == 2 || h == 1)
             for (int r = 0; r < THREAD_ROWS; r++) {
                 for (int j = 0; j < VECS; j++) {
                     sums[r * VECS + j] += LANE_SCALED ? scale[r].x * DOT_OF(r, j) : DOT_OF(r, j);
@@ -399,7 +404,7 @@ void strips_multiply(uint unit, uint next_strip, uint next_step, uint zero,
                 scale[r] = scale[r].yx;
                 least[r] = least[r].yx;
             }
-        at += uint(COLUMNS);
+        at += uint(TOKENS);
     }
 }
 
@@ -413,7 +418,7 @@ void strips_reduce(COLUMN_VEC sums[THREAD_ROWS * VECS])
     bool upper;
     strip_value = 0u;
     for (int r = 0; r < THREAD_ROWS; r++) {
-#if COLUMNS == 2
+#if TOKENS == 2
         strip_values[r] = sums[r].x;
         strip_values[THREAD_ROWS + r] = sums[r].y;
 #else
@@ -512,7 +517,8 @@ void strips(uint tid)
             if (HAS_STRIP)
                 strips_multiply(step % uint(CHUNK_STEPS) * uint(STEP) + strip_k * uint(LANES_K) +
                                     strip_lane / uint(LANES_N),
-                                more ? strip : after, more ? step + 1u : 0u, zero, sums);
+                                more || set + uint(ROW_SETS) < strip_end, more ? strip : after,
+                                more ? step + 1u : 0u, zero, sums);
         }
         strips_reduce(sums);
 #if PRE_norm
@@ -520,7 +526,7 @@ void strips(uint tid)
             squares[(fold_column() + fold_half()) * uint(SUBGROUPS) + gl_SubgroupID] =
                 square;
         memoryBarrierShared(); barrier();
-        if (tid < uint(COLUMNS)) {
+        if (tid < uint(TOKENS)) {
             float sum = 0.0;
             for (uint i = 0u; i < uint(SUBGROUPS); i++)
                 sum += squares[tid * uint(SUBGROUPS) + i];
@@ -531,17 +537,17 @@ void strips(uint tid)
         uint first = set * uint(STRIP), last = min(min(set + uint(ROW_SETS), strip_end) *
                                                        uint(STRIP), rows);
 #if POST_glu
-        for (uint i = tid; i < uint(ROWS / 2 * COLUMNS); i += uint(WG_SIZE)) {
-            uint r = i % uint(ROWS / 2) * 2u, t = i / uint(ROWS / 2);
+        for (uint i = tid; i < uint(ROWS / 2 * TOKENS); i += uint(WG_SIZE)) {
+            uint r = i % uint(ROWS / 2) * 2u, c = i / uint(ROWS / 2), t = strip_token + c;
             if (first + r < last && t < pass_rows)
                 Y[t * uint(Y_STRIDE) + (row0 + first + r) / 2u] =
-                    glu(strips_sum(r, t), strips_sum(r + 1u, t), row0 + first + r);
+                    glu(strips_sum(r, c), strips_sum(r + 1u, c), row0 + first + r);
         }
 #else
-        for (uint i = tid; i < uint(ROWS * COLUMNS); i += uint(WG_SIZE)) {
-            uint r = i % uint(ROWS), t = i / uint(ROWS);
+        for (uint i = tid; i < uint(ROWS * TOKENS); i += uint(WG_SIZE)) {
+            uint r = i % uint(ROWS), c = i / uint(ROWS), t = strip_token + c;
             if (first + r < last && t < pass_rows) {
-                float y = result(strips_sum(r, t), row0 + first + r);
+                float y = result(strips_sum(r, c), row0 + first + r);
                 uint to = t * uint(Y_STRIDE) + row0 + first + r;
 #if POST_add
                 y += Y[to];

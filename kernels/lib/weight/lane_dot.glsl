@@ -11,20 +11,15 @@ void lane_prepare()
     lane_sum0 = LANE_SUM16(0);
     lane_sum1 = LANE_SUM16(4);
     for (int i = 0; i < 8; i++)
-        lane_x[i] = LANE_ORDER(lane_x[i]) * LANE_UP;
+        lane_x[i] = LANE_ORDER(lane_x[i]) * (i < 4 ? LANE_UP : LANE_LATER_UP);
 }
 
-#define LANE_PART_DOT(sum, i, xx) \
-    w = LANE_QUAD(raw, 0, i); \
+#define LANE_PART_DOT(sum, quad, xx) \
+    w = quad; \
     sum += w.x * (xx).x; \
     sum += w.y * (xx).y; \
     sum += w.z * (xx).z; \
     sum += w.w * (xx).w;
-#define LANE_HALF_DOT(sum, at) \
-    LANE_PART_DOT(sum, 0, lane_x[at]) \
-    LANE_PART_DOT(sum, 1, lane_x[(at) + 1]) \
-    LANE_PART_DOT(sum, 2, lane_x[(at) + 2]) \
-    LANE_PART_DOT(sum, 3, lane_x[(at) + 3])
 
 float lane_dot(uint raw[LANE_RAW])
 {
@@ -33,9 +28,15 @@ float lane_dot(uint raw[LANE_RAW])
     float first = -LANE_CENTRE * lane_sum0, second = -LANE_CENTRE * lane_sum1;
     lane_affine(raw, scale, least);
     LANE_READY(raw, 0)
-    LANE_HALF_DOT(first, 0)
-    LANE_NEXT(raw, 0)
-    LANE_HALF_DOT(second, 4)
+    LANE_PART_DOT(first, LANE_QUAD(raw, 0, 0), lane_x[0])
+    LANE_PART_DOT(first, LANE_QUAD(raw, 0, 1), lane_x[1])
+    LANE_PART_DOT(first, LANE_QUAD(raw, 0, 2), lane_x[2])
+    LANE_PART_DOT(first, LANE_QUAD(raw, 0, 3), lane_x[3])
+    LANE_TURN(raw, 0)
+    LANE_PART_DOT(second, LANE_LATER(raw, 0, 0), lane_x[4])
+    LANE_PART_DOT(second, LANE_LATER(raw, 0, 1), lane_x[5])
+    LANE_PART_DOT(second, LANE_LATER(raw, 0, 2), lane_x[6])
+    LANE_PART_DOT(second, LANE_LATER(raw, 0, 3), lane_x[7])
     float y = LANE_GROUPS == 1 ? scale.x * (first + second) : scale.x * first + scale.y * second;
     if (LANE_MINIMUM)
         y -= LANE_GROUPS == 1 ? least.x * (lane_sum0 + lane_sum1)

@@ -21,5 +21,8 @@ void lane_fill_table()
 #define LANE_QUAD(raw, row, i) \
     vec4(LANE_ENTRY((raw)[(row) + (i)] << 5), LANE_ENTRY((raw)[(row) + (i)] >> 3), \
          LANE_ENTRY((raw)[(row) + (i)] >> 11), LANE_ENTRY((raw)[(row) + (i)] >> 19))
-#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) \
+    vec4(LANE_ENTRY((raw)[(row) + (i)] << 1), LANE_ENTRY((raw)[(row) + (i)] >> 7), \
+         LANE_ENTRY((raw)[(row) + (i)] >> 15), LANE_ENTRY((raw)[(row) + (i)] >> 23))
 #endif

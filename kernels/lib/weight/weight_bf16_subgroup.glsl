@@ -8,6 +8,7 @@
 #define LANE_SCALED  false
 #define LANE_MINIMUM false
 #define LANE_UP      1.0
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xyzw
 
 uint lane_at[4]; // elements of a row
@@ -40,9 +41,8 @@ vec2 lane_pair(uint word)
 #define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) \
     vec4(lane_pair((raw)[(row) + 2 * (i)]), lane_pair((raw)[(row) + 2 * (i) + 1]))
-#define LANE_NEXT(raw, row) \
-    LANE_DOWN4(raw, row, 8) \
-    LANE_DOWN4(raw, (row) + 4, 8)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) LANE_QUAD(raw, (row) + 8, i)
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

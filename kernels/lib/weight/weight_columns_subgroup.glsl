@@ -11,6 +11,7 @@
 #define LANE_SCALED  false
 #define LANE_MINIMUM false
 #define LANE_UP      1.0
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xyzw
 
 uint lane_k; // first column of the lane in a row
@@ -61,7 +62,8 @@ void lane_decode(uint raw[LANE_RAW], int at, uint k)
 #define LANE_TABLES lane_copy_grid();
 #define LANE_READY(raw, row)   lane_decode(raw, 0, lane_k);
 #define LANE_QUAD(raw, row, i) lane_w[i]
-#define LANE_NEXT(raw, row)    lane_decode(raw, 16 / WEIGHT_SPAN * WEIGHT_RAW * 4, lane_k + 16u);
+#define LANE_LATER(raw, row, i) lane_w[i]
+#define LANE_TURN(raw, row)    lane_decode(raw, 16 / WEIGHT_SPAN * WEIGHT_RAW * 4, lane_k + 16u);
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

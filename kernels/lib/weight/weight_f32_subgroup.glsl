@@ -8,6 +8,7 @@
 #define LANE_SCALED  false
 #define LANE_MINIMUM false
 #define LANE_UP      1.0
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xyzw
 
 uint lane_at[8]; // elements of a row
@@ -36,11 +37,8 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 #define LANE_QUAD(raw, row, i) \
     uintBitsToFloat(uvec4((raw)[(row) + 4 * (i)], (raw)[(row) + 4 * (i) + 1], \
                           (raw)[(row) + 4 * (i) + 2], (raw)[(row) + 4 * (i) + 3]))
-#define LANE_NEXT(raw, row) \
-    LANE_DOWN4(raw, row, 16) \
-    LANE_DOWN4(raw, (row) + 4, 16) \
-    LANE_DOWN4(raw, (row) + 8, 16) \
-    LANE_DOWN4(raw, (row) + 12, 16)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) LANE_QUAD(raw, (row) + 16, i)
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

@@ -8,6 +8,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
 #define LANE_UP      1.0
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xyzw
 
 uint lane_codes, lane_scale, lane_word, lane_half; // elements of a row; the scale in its element

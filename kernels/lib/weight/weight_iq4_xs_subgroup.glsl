@@ -8,6 +8,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
 #define LANE_UP      1.0
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xyzw
 
 // Indices of the uvec4 with the lane's codes and with the two words of its block, from the start of

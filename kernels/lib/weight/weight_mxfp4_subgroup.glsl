@@ -8,6 +8,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
 #define LANE_UP      1.0
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_scale, lane_word, lane_shift; // elements of a row; the exponent in an element
@@ -44,7 +45,10 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 #define LANE_QUAD(raw, row, i) \
     vec4(LANE_NUMBERS((raw)[(row) + (i)] << 9, (raw)[(row) + (i)] << 12), \
          LANE_NUMBERS((raw)[(row) + (i)] << 1, (raw)[(row) + (i)] << 4))
-#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) \
+    vec4(LANE_NUMBERS((raw)[(row) + (i)] << 5, (raw)[(row) + (i)] << 8), \
+         LANE_NUMBERS((raw)[(row) + (i)] >> 3, (raw)[(row) + (i)]))
 
 // Parts are 2^-14 of their values, so the scale has a factor of 2^14.
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)

@@ -9,6 +9,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM true
 #define LANE_UP      LANE_CODE_UP
+#define LANE_LATER_UP LANE_DOWN_UP(2)
 #define LANE_ORDER(x) (x).xzyw
 
 // Indices of the lane's uvec4 of codes, of scales and of d, from the start of the row.
@@ -50,7 +51,9 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 #define LANE_TABLES
 #define LANE_READY(raw, row) LANE_SHIFT4(raw, row, lane_bits)
 #define LANE_QUAD(raw, row, i) LANE_BYTES((raw)[(row) + (i)] & 0x03030303u)
-#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 2)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) \
+    LANE_BYTES(LANE_DOWN((raw)[(row) + (i)] & 0x0C0C0C0Cu, 2))
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

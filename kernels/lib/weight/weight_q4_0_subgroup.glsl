@@ -7,6 +7,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
 #define LANE_UP      LANE_CODE_UP
+#define LANE_LATER_UP LANE_DOWN_UP(4)
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_scale, lane_word, lane_at; // elements of a row; which half of an element
@@ -38,7 +39,8 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 #define LANE_TABLES
 #define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) NIBBLE_QUAD((raw)[(row) + (i)])
-#define LANE_NEXT(raw, row) LANE_SHIFT4(raw, row, 4)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) NIBBLE_LATER((raw)[(row) + (i)])
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

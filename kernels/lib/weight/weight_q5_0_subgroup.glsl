@@ -8,6 +8,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
 #define LANE_UP      LANE_CODE_UP
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 // Indices of the uvec4 with the lane's codes, fifth bits and scale, from the start of the row.
@@ -48,9 +49,10 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 #define LANE_QUAD(raw, row, i) \
     LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
                ((((raw)[(row) + 4] >> (i)) & 0x01010101u) << 4))
-#define LANE_NEXT(raw, row) \
-    LANE_SHIFT4(raw, row, 4) \
-    raw[(row) + 4] >>= 4;
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) \
+    LANE_BYTES((((raw)[(row) + (i)] >> 4) & 0x0F0F0F0Fu) | \
+               (((raw)[(row) + 4] >> (i)) & 0x10101010u))
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

@@ -8,6 +8,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM true
 #define LANE_UP      LANE_CODE_UP
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_fifths, lane_head; // elements of a row
@@ -44,9 +45,10 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 #define LANE_QUAD(raw, row, i) \
     LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
                (((raw)[(row) + (i) + 4] & 0x01010101u) << 4))
-#define LANE_NEXT(raw, row) \
-    LANE_SHIFT4(raw, row, 4) \
-    LANE_SHIFT4(raw, (row) + 4, 1)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) \
+    LANE_BYTES((((raw)[(row) + (i)] >> 4) & 0x0F0F0F0Fu) | \
+               (((raw)[(row) + (i) + 4] & 0x02020202u) << 3))
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

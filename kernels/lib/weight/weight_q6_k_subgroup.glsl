@@ -9,6 +9,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
 #define LANE_UP      LANE_CODE_UP
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes, lane_upper, lane_scales, lane_d; // elements of a row
@@ -51,9 +52,10 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 #define LANE_QUAD(raw, row, i) \
     LANE_BYTES(((raw)[(row) + (i)] & 0x0F0F0F0Fu) | \
                (((raw)[(row) + (i) + 4] & 0x03030303u) << 4))
-#define LANE_NEXT(raw, row) \
-    LANE_SHIFT4(raw, row, 4) \
-    LANE_SHIFT4(raw, (row) + 4, 4)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) \
+    LANE_BYTES((((raw)[(row) + (i)] >> 4) & 0x0F0F0F0Fu) | \
+               ((raw)[(row) + (i) + 4] & 0x30303030u))
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

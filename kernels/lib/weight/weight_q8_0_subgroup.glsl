@@ -8,6 +8,7 @@
 #define LANE_SCALED  true
 #define LANE_MINIMUM false
 #define LANE_UP      LANE_CODE_UP
+#define LANE_LATER_UP LANE_UP
 #define LANE_ORDER(x) (x).xzyw
 
 uint lane_codes0, lane_codes1, lane_scale0, lane_scale1; // elements of a row
@@ -45,7 +46,8 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 #define LANE_TABLES
 #define LANE_READY(raw, row)
 #define LANE_QUAD(raw, row, i) LANE_BYTES((raw)[(row) + (i)] ^ 0x80808080u)
-#define LANE_NEXT(raw, row) LANE_DOWN4(raw, row, 4)
+#define LANE_TURN(raw, row)
+#define LANE_LATER(raw, row, i) LANE_QUAD(raw, (row) + 4, i)
 
 void lane_affine(uint raw[LANE_RAW], out vec2 scale, out vec2 least)
 {

@@ -10,13 +10,16 @@
 // A lane's columns are unpacked half by half, in four parts of four columns. LANE_TABLES fills
 // tables in shared memory in all invocations of the group, and ends with a barrier if there are
 // any. matmul_strips does not call it. LANE_READY(raw, row) prepares the words of the row in
-// raw[row] and on, and LANE_QUAD(raw, row, i) is part i as floats. LANE_NEXT(raw, row) moves the
-// bits of the second half to the place of the first. The columns of a part are those of
+// raw[row] and on. LANE_QUAD(raw, row, i) is part i of the first half as floats, and
+// LANE_LATER(raw, row, i) part i of the second half. LANE_TURN(raw, row) is called between the
+// halves; formats of matmul_strips do nothing there. The columns of a part are those of
 // lane_vec4(), in the order of LANE_ORDER(). A weight is
-//     scale * (LANE_UP * part - LANE_CENTRE) - least.
+//     scale * (up * part - LANE_CENTRE) - least,
+// where `up` is LANE_UP in the first half and LANE_LATER_UP in the second half. Kernels multiply x
+// by it.
 // lane_affine() returns scale and least of both halves, which are equal if LANE_GROUPS is 1; call
 // it before LANE_READY. `least` is 0 without LANE_MINIMUM, and `scale` is 1 without LANE_SCALED.
-// matmul_strips calls lane_begin() for its next step after LANE_READY, so LANE_QUAD and LANE_NEXT
+// matmul_strips calls lane_begin() for its next step after LANE_READY, so LANE_QUAD and LANE_LATER
 // of its formats use no variable that lane_begin() sets. Kernels declare HALVES and TINY, which are
 // explained below.
 
@@ -99,13 +102,21 @@ vec4 lane_k_codes(uvec3 head, uint shift, bool upper)
 // The same of their lower nibbles.
 #define NIBBLE_QUAD(q) LANE_PART(LANE_CODES(q, 0x000F000Fu), LANE_CODES((q) >> 8, 0x000F000Fu))
 
+// Codes of the second half, `bits` above those of the first. They stay there, as 2^bits times the
+// codes, and x of that half is divided by 2^bits. 16-bit x would lose accuracy, so HALVES shifts
+// the codes down.
+#if HALVES
+#define LANE_DOWN(q, bits)  ((q) >> (bits))
+#define LANE_DOWN_UP(bits)  LANE_CODE_UP
+#define NIBBLE_LATER(q)     NIBBLE_QUAD((q) >> 4)
+#else
+#define LANE_DOWN(q, bits)  (q)
+#define LANE_DOWN_UP(bits)  (LANE_CODE_UP / float(1 << (bits)))
+#define NIBBLE_LATER(q)     LANE_PART(LANE_CODES(q, 0x00F000F0u), LANE_CODES((q) >> 8, 0x00F000F0u))
+#endif
+
 #define LANE_SHIFT4(raw, at, bits) \
     raw[at] >>= bits; \
     raw[(at) + 1] >>= bits; \
     raw[(at) + 2] >>= bits; \
     raw[(at) + 3] >>= bits;
-#define LANE_DOWN4(raw, at, words) \
-    raw[at] = raw[(at) + (words)]; \
-    raw[(at) + 1] = raw[(at) + (words) + 1]; \
-    raw[(at) + 2] = raw[(at) + (words) + 2]; \
-    raw[(at) + 3] = raw[(at) + (words) + 3];

@@ -12,8 +12,9 @@
 // Choice: PREFER 30 (5 on software renderers), above matmul_decode (10).
 //
 // TUNEs: UNROLL is the number of rows that are computed together: more rows hide more latency, but
-// need more registers. TINY lets lib weight_subgroup convert codes as subnormal halves. It is set
-// for GPUs that are like the measured one. Set it to 0 for a device that flushes subnormal halves
+// need more registers. It is 4 on GPUs that are like the measured one (LARGE), for types with few
+// words (LIGHT), if a subgroup has many rows (LONG). TINY lets lib weight_subgroup convert codes as
+// subnormal halves. Set it to 0 for a device that flushes subnormal halves
 // to 0; mxfp4 needs them with any value. LEAST and UNIT_GROUPS set the number of groups: fewer
 // groups stage x fewer times. HALF is set if the second slice of a row is the last one and at most
 // half full. TAIL then lets fewer subgroups process these ends of rows; WIDE restricts TAIL to
@@ -81,8 +82,11 @@
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE WG_SIZE = SOFTWARE ? 64 : min(512, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
-//! TUNE TINY = COMPUTE_UNITS >= 64 && REGISTERS > 200 in 0 1
-//! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
+//! TUNE LARGE = COMPUTE_UNITS >= 64 && REGISTERS > 200 in 0 1
+//! TUNE TINY = LARGE in 0 1
+//! TUNE LIGHT = WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_q4_1 in 0 1
+//! TUNE LONG = N * ceildiv(K, 32 * SUBGROUP) >= 12 * COMPUTE_UNITS * (WG_SIZE / SUBGROUP) in 0 1
+//! TUNE UNROLL = WEIGHT_f32 ? 1 : LARGE && LIGHT && LONG ? 4 : 2 in 1 2 4
 //! TUNE HALF = K > 32 * SUBGROUP && K <= 48 * SUBGROUP && SUBGROUP == 32 in 0 1
 //! TUNE WIDE = N >= 64 * COMPUTE_UNITS && SHARED_BYTES > 24576 in 0 1
 //! TUNE TAIL = HALF && WIDE && !(WEIGHT_f32 || WEIGHT_f16 || WEIGHT_bf16) in 0 1

@@ -1,4 +1,4 @@
-// Matrix product for 2 to 8 tokens by pairs of 16-bit floats, if computePrecision is f16.
+// Matrix product for 2 to 16 tokens by pairs of 16-bit floats, if computePrecision is f16.
 //
 // Lib matmul_strips with HALVES, for types of weights with integer codes. X is multiplied by 1/64,
 // so an element of X, or a sum of 32 products with codes, overflows above four million. If the
@@ -27,7 +27,7 @@
 //! PRECISION f16
 //! VARIANT f16 strips
 //! WHEN phase prefill
-//! WHEN columns 2 4 8
+//! WHEN columns 2 4 8 16
 //! WHEN weight q8_0 q4_k q4_0 q4_1 q5_0 q5_1 q2_k q3_k q5_k q6_k
 //! WHEN pre none norm
 //! WHEN post store add glu softcap
@@ -52,6 +52,7 @@
 //! TUNE TALL = LIGHT && COLUMNS == 2 && N > 32 * COMPUTE_UNITS in 0 1
 //! TUNE THREAD_ROWS = TALL ? 4 : 2 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 8
+//! LET TOKENS = min(COLUMNS, 8)
 //! LET WG_SIZE = SUBGROUP * SUBGROUPS
 //! LET GROUPS_MOST = UNIT_GROUPS * max(16, COMPUTE_UNITS)
 //! LET STRIP = min(4, SUBGROUP / 8) * THREAD_ROWS // rows
@@ -59,14 +60,14 @@
 //! LET HALVES = 1
 //! LET TINY = 0
 //! LOCAL WG_SIZE
-//! GROUPS min(ceildiv(BAND, STRIP * ROW_SETS), GROUPS_MOST)
+//! GROUPS min(ceildiv(BAND, STRIP * ROW_SETS), GROUPS_MOST) ceildiv(T, TOKENS)
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! EXTENSION GL_NV_gpu_shader5
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
 //! REQUIRE !POST_glu || STRIP % 2 == 0
-//! REGISTERS THREAD_ROWS * (2 * COLUMNS + 8 + 12 * (2 - LIGHT)) + 45
+//! REGISTERS THREAD_ROWS * (2 * TOKENS + 8 + 12 * (2 - LIGHT)) + 45
 //! PREFER SOFTWARE ? 0 : 41 // f32 kernels: up to 40
 //! TOLERANCE 1e-5
 //! STEP read
@@ -78,7 +79,7 @@
 
 void begin(uvec3 group)
 {
-    strips_begin(group.x);
+    strips_begin(group);
 }
 
 void body(uvec3 group)

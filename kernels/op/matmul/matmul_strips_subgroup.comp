@@ -1,19 +1,19 @@
-// Matrix product for 2 to 8 tokens with subgroups: strips of rows, each weight unpacked once.
+// Matrix product for 2 to 16 tokens with subgroups: each weight is unpacked once for up to 8 tokens.
 //
 // Lib matmul_strips. A group has SUBGROUPS subgroups. If a group has fewer strips than subgroups,
-// several subgroups share a strip, each with a part of K.
+// several subgroups share a strip, each with a part of K. With 16 tokens, groups with y = 0 have the
+// first 8 and groups with y = 1 the others: both read the weights, the second time mostly from the
+// cache.
 //
-// Choice: PREFER 36 for quantised types on large GPUs (LARGE, which needs MANY), except for 8
-// tokens of q4_k. Otherwise 4, and 0 on software renderers. matmul_columns_subgroup has 30,
-// matmul_ranges_subgroup 5 or 35.
-//
-// A step of Llama 3.2 1B in q4_k with 8 tokens takes 1.52 ms if a persistent program uses
-// matmul_columns_subgroup and matmul_ranges_subgroup. With this kernel it takes 1.69 ms in single
-// dispatches, and 3.43 ms in a persistent program, in which the kernel's registers probably spill.
+// Choice: PREFER 36 for quantised types on large GPUs (LARGE, which needs MANY). Otherwise 4, and 0
+// on software renderers. matmul_columns_subgroup has 30, matmul_ranges_subgroup 5 or 35.
 //
 // TUNEs: THREAD_ROWS is the number of rows that reuse a loaded vec4 of X. TALL selects four, which
 // needs too many registers in a persistent program with more than 2 tokens. SUBGROUPS is the number
-// of subgroups per group. LIGHT is set for types with few words for 32 columns. TINY is explained
+// of subgroups per group. With 8 tokens there are 8: a persistent program with 16 has 128 registers
+// per invocation, which are too few. Steps of 8 tokens of Llama 3.2 1B Q4_K_M in persistent
+// programs (one H200, 2026-11-29): 1.67 ms with 8 subgroups, 1.74 with 16 and one row, 1.91 with
+// 16, two rows and other kernels for q4_k. LIGHT is set for types with few words for 32 columns. TINY is explained
 // in matmul_decode_subgroup. UNIT_GROUPS is the number of groups per compute unit. SUBGROUP is
 // always the device's SUBGROUP_SIZE.
 //
@@ -40,7 +40,7 @@
 //! OP matmul
 //! VARIANT subgroup strips
 //! WHEN phase prefill
-//! WHEN columns 2 4 8
+//! WHEN columns 2 4 8 16
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q4_1 q5_0 q5_1 q2_k q3_k q5_k q6_k mxfp4
 //! WHEN pre none norm
 //! WHEN post store add glu softcap
@@ -60,28 +60,29 @@
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE MANY = MAX_INVOCATIONS >= 512 && SUBGROUP <= 32 && REGISTERS > 200 in 0 1
-//! TUNE SUBGROUPS = MANY ? 16 : 4 in 1 2 4 8 16
+//! TUNE SUBGROUPS = !MANY ? 4 : COLUMNS >= 8 ? 8 : 16 in 1 2 4 8 16
 //! TUNE TINY = COMPUTE_UNITS >= 64 && REGISTERS > 200 in 0 1
 //! TUNE LIGHT = WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_q4_1 || WEIGHT_q5_1 || WEIGHT_mxfp4 in 0 1
 //! TUNE TALL = LIGHT && COLUMNS == 2 && N > 32 * COMPUTE_UNITS in 0 1
 //! TUNE THREAD_ROWS = TALL ? 4 : 2 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 8
+//! LET TOKENS = min(COLUMNS, 8)
 //! LET WG_SIZE = SUBGROUP * SUBGROUPS
 //! LET GROUPS_MOST = UNIT_GROUPS * max(16, COMPUTE_UNITS)
 //! LET STRIP = min(4, SUBGROUP / 8) * THREAD_ROWS // rows
 //! LET ROW_SETS = min(SUBGROUPS, ceildiv(N, STRIP * GROUPS_MOST))
 //! LET HALVES = 0
 //! LOCAL WG_SIZE
-//! GROUPS min(ceildiv(BAND, STRIP * ROW_SETS), GROUPS_MOST)
+//! GROUPS min(ceildiv(BAND, STRIP * ROW_SETS), GROUPS_MOST) ceildiv(T, TOKENS)
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
 //! REQUIRE !POST_glu || STRIP % 2 == 0
-//! REGISTERS THREAD_ROWS * (2 * COLUMNS + 8 + 12 * (2 - LIGHT)) + 45
+//! REGISTERS THREAD_ROWS * (2 * TOKENS + 8 + 12 * (2 - LIGHT)) + 45
 //! LET FLOATS = WEIGHT_f32 || WEIGHT_f16 || WEIGHT_bf16
 //! LET LARGE = MANY && COMPUTE_UNITS >= 64 // fixed: GPUs that are like the measured one
-//! PREFER SOFTWARE ? 0 : LARGE && !FLOATS && !(WEIGHT_q4_k && COLUMNS == 8) ? 36 : 4
+//! PREFER SOFTWARE ? 0 : LARGE && !FLOATS ? 36 : 4
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_subgroup
@@ -92,7 +93,7 @@
 
 void begin(uvec3 group)
 {
-    strips_begin(group.x);
+    strips_begin(group);
 }
 
 void body(uvec3 group)

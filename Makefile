@@ -175,7 +175,7 @@ san: deps ## as check, under AddressSanitizer and UBSan
 	@SAN=1 $(SAMPLE) DOPPLERGL_TEST_CACHE="$${DOPPLERGL_TEST_CACHE:-$(abspath $(BUILD))/test-cache}" \
 	    sh tests/run.sh $(BUILD)/san $(TESTS:$(BUILD)/%=$(BUILD)/san/%)
 
-fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='decode encode' picks some
+fuzz: deps ## every fuzz target for FUZZ_SECONDS (20; 0: over its seeds alone) with libFuzzer; FUZZ='decode encode' picks some
 	@sh tools/deps.sh fuzz
 	@+$(SUBMAKE) BUILD=$(BUILD)/fuzz CC=clang OPT='-O1 -g -fno-omit-frame-pointer' \
 	    SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' fuzzers

@@ -1234,8 +1234,10 @@ struct dgl_session_save_params {
  * complete or not at all. Each token uses 4 bytes plus its part of the KV cache: 2 * layers *
  * kv_heads * head_dim numbers, windowed layers included. Sampler state is not needed: random
  * numbers depend only on the seed and dgl_sampling.draws, and penalties only on the ids.
- * DGL_ERR_IO: errors of the disk. DGL_ERR_INVALID_ARG: no path, or too much data.
- * DGL_ERR_CANCELLED. The session is not changed. Blocks. Slow: about as long as writing the file.
+ * Temporaries that killed processes left beside the file are removed.
+ * DGL_ERR_GPU: a key, value or logit is not finite; an existing file is kept. DGL_ERR_IO: errors of
+ * the disk. DGL_ERR_INVALID_ARG: no path, or too much data. DGL_ERR_CANCELLED. The session is not
+ * changed. Blocks. Slow: about as long as writing the file.
  */
 enum dgl_status dgl_session_save(struct dgl_session *session,
                                  const struct dgl_session_save_params *params);
@@ -1652,6 +1654,10 @@ struct dgl_request_params {
     size_t num_ids;        /* tokens */
     bool no_parse_special; /* see dgl_encode_params */
     int32_t max_tokens;    /* as in dgl_generate_params */
+    /* Requests share the KV cache of equal beginnings of their prompts only if their scopes are
+     * equal. Use a scope per user if the time of a request must not reveal the prompts of others.
+     * Sessions are in scope 0. */
+    uint64_t prefix_scope;
     struct dgl_sampling sampling;
     const char *const *stop; /* [num_stop], as in dgl_generate_params */
     size_t num_stop;

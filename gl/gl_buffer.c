@@ -68,7 +68,7 @@ enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_p
                         (unsigned long long)max);
     struct gl_buffer *buffer = dgl_new(struct gl_buffer);
     if (buffer)
-        buffer->label = strdup(params->label ? params->label : "unnamed");
+        buffer->label = dgl_strdup(params->label ? params->label : "unnamed");
     if (!buffer || !buffer->label) {
         free(buffer);
         return dgl_fail_memory(dev->log, "a buffer's record", sizeof(*buffer));

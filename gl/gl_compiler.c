@@ -214,7 +214,7 @@ static void lose_all(struct gl_compiler *c)
         r->done = true;
         r->end = GL_COMPILE_LOST;
         free(r->words);
-        r->words = strdup("the compiler process ended");
+        r->words = dgl_strdup("the compiler process ended");
     }
     reap(c);
 }

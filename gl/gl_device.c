@@ -141,7 +141,7 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
     dev->compiling_cb = params->compiling_cb;
     dev->compiling_priv = params->compiling_priv;
     if (params->compiler) {
-        dev->compiler_path = strdup(params->compiler);
+        dev->compiler_path = dgl_strdup(params->compiler);
         if (!dev->compiler_path)
             return dgl_fail_memory(dev->log, "the path of the compiler", strlen(params->compiler));
     }

@@ -110,7 +110,7 @@ void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_par
     snprintf(cache->device, sizeof(cache->device), "%s, %s", params->renderer, params->version);
     cache->dir = dgl_cache_path(params->dir);
     if (!cache->dir) {
-        cache->reason = strdup("neither XDG_CACHE_HOME nor HOME is an absolute path");
+        cache->reason = dgl_strdup("neither XDG_CACHE_HOME nor HOME is an absolute path");
         return;
     }
     /* For the reason: a cache that is never used is worth a word. */

@@ -318,7 +318,7 @@ void *gl_binary_get(GLuint program, uint32_t *format, size_t *len)
     GLint most = 0;
     GLsizei got = 0;
     glGetProgramiv(program, GL_PROGRAM_BINARY_LENGTH, &most);
-    void *bytes = most > 0 ? malloc((size_t)most) : NULL;
+    void *bytes = most > 0 ? dgl_malloc((size_t)most) : NULL;
     if (bytes)
         glGetProgramBinary(program, most, &got, format, bytes);
     if (got <= 0) {
@@ -431,7 +431,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct b
     store_binary(dev, job);
     struct gl_program *program = dgl_new(struct gl_program);
     if (program)
-        program->label = strdup(label_of(job->params));
+        program->label = dgl_strdup(label_of(job->params));
     if (!program || !program->label) {
         free(program);
         return dgl_fail_memory(dev->log, "a program's record", sizeof(*program));
@@ -519,7 +519,7 @@ static struct gl_pending *pending_new(const struct gl_device *dev,
                                       const struct gl_program_params *params)
 {
     struct gl_pending *pending = dgl_new(struct gl_pending);
-    char *source = dgl_calloc(params->len + 1, 1), *label = strdup(label_of(params));
+    char *source = dgl_calloc(params->len + 1, 1), *label = dgl_strdup(label_of(params));
     if (!pending || !source || !label) {
         free(pending);
         free(source);

@@ -3,6 +3,7 @@
 
 #include "loader/chat/chat_ids.h"
 #include "loader/chat/chat_template.h"
+#include "core/base/mem.h"
 
 enum dgl_status dgl_template_load(const struct dgl_log *log,
                                   const struct dgl_template_params *params,
@@ -48,7 +49,7 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
     enum dgl_status status;
     TRY(chat_template_render(log, tmpl, params, &text, &taint));
     /* An empty result is an array too. */
-    if (!(out.ids = malloc(sizeof(int32_t))))
+    if (!(out.ids = dgl_malloc(sizeof(int32_t))))
         TRY(dgl_fail_memory(log, "ids", sizeof(int32_t)));
     out.cap = 1;
     const struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};

@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/gguf/gguf_override.h"
 #include "loader/model/model_file.h"
@@ -108,7 +109,7 @@ enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer
         flags = (struct encode_flags){.add_special = params->add_special,
                                       .no_parse_special = params->no_parse_special};
     /* An empty result is an array too. */
-    if (!(out.ids = malloc(sizeof(int32_t))))
+    if (!(out.ids = dgl_malloc(sizeof(int32_t))))
         return dgl_fail_memory(&named.log, "ids", sizeof(int32_t));
     out.cap = 1;
     enum dgl_status status =

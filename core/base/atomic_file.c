@@ -71,7 +71,7 @@ static enum dgl_status create(const struct dgl_log *log, const char *name,
     *file = *like;
     file->log = log;
     file->fd = -1;
-    file->name = strdup(name);
+    file->name = dgl_strdup(name);
     file->path = target;
     if (!file->name || !file->path)
         TRY(dgl_fail_memory(log, name, strlen(name) + 1));
@@ -108,7 +108,7 @@ enum dgl_status dgl_atomic_create_at(const struct dgl_log *log, int dir, const c
                                      struct dgl_atomic_file **out)
 {
     const struct dgl_atomic_file like = {.dir = dir, .mode = 0600};
-    return create(log, name, &like, strdup(name), out);
+    return create(log, name, &like, dgl_strdup(name), out);
 }
 
 enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes, size_t len)
@@ -134,7 +134,9 @@ enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes
 static void sync_directory(const struct dgl_atomic_file *file)
 {
     const char *path = file->path, *slash = strrchr(path, '/');
-    char *dir = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, slash - path);
+    char *dir = !slash          ? dgl_strdup(".")
+                : slash == path ? dgl_strdup("/")
+                                : dgl_strndup(path, slash - path);
     int fd = dir ? openat(file->dir, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         fsync(fd);

@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/mem.h"
 #include "core/base/printable.h"
 
 char *dgl_cache_path(const char *given)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (given)
-        return strdup(given);
+        return dgl_strdup(given);
     if (xdg && xdg[0] == '/') /* the XDG specification ignores relative paths */
         return dgl_path_join(xdg, "dopplergl");
     if (home && home[0] == '/')

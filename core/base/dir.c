@@ -24,7 +24,7 @@ bool dgl_path_present(const char *path)
 char *dgl_path_target(const char *path)
 {
     char *target = realpath(path, NULL);
-    return target ? target : strdup(path);
+    return target ? target : dgl_strdup(path);
 }
 
 bool dgl_path_is_dir(const char *path)
@@ -85,7 +85,7 @@ enum dgl_status dgl_dir_list(const struct dgl_log *log, const char *path, char *
             continue;
         if (!dgl_grow((void **)names, &cap, *count + 1, sizeof(**names)))
             TRY(dgl_fail_memory(log, path, (*count + 1) * sizeof(**names)));
-        (*names)[*count] = strdup(entry->d_name);
+        (*names)[*count] = dgl_strdup(entry->d_name);
         if (!(*names)[*count])
             TRY(dgl_fail_memory(log, path, strlen(entry->d_name) + 1));
         ++*count;
@@ -113,7 +113,7 @@ void dgl_names_free(char **names, size_t count)
 
 enum dgl_status dgl_dir_make(const struct dgl_log *log, const char *path)
 {
-    char *part = strdup(path);
+    char *part = dgl_strdup(path);
     if (!part)
         return dgl_fail_memory(log, path, strlen(path) + 1);
     enum dgl_status status = DGL_OK;

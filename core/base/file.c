@@ -64,7 +64,7 @@ enum dgl_status dgl_file_open(const struct dgl_log *log, const char *path, struc
         return dgl_fail_memory(log, path, sizeof(*file));
     struct stat st = {0};
     file->fd = -1;
-    file->path = strdup(path);
+    file->path = dgl_strdup(path);
     enum dgl_status status = file->path ? open_regular(log, path, &file->fd, &st)
                                         : dgl_fail_memory(log, path, strlen(path) + 1);
     file->size = (uint64_t)st.st_size;

@@ -92,7 +92,7 @@ static enum dgl_status check_keys(const struct dgl_json_doc *doc, const struct d
     while (slots < count * 2)
         slots *= 2;
     size_t bytes = sizeof(struct key_index) + slots * sizeof(cJSON *);
-    struct key_index *index = calloc(1, bytes);
+    struct key_index *index = dgl_calloc(1, bytes);
     if (!index)
         return dgl_fail_memory(log, doc->name, bytes);
     object->valuestring = (char *)index;
@@ -154,7 +154,7 @@ static bool keep_spellings(cJSON *node, const char *text, size_t len, size_t *at
         struct dgl_str number = json_next_number(text, len, at);
         bool large = !(fabs(node->valuedouble) < 0x1p53);
         bool lost = json_is_real(number) ? node->valuedouble == floor(node->valuedouble) : large;
-        if (lost && !(node->valuestring = strndup(number.p, number.len)))
+        if (lost && !(node->valuestring = dgl_strndup(number.p, number.len)))
             return false;
     }
     bool ok = true;
@@ -164,7 +164,7 @@ static bool keep_spellings(cJSON *node, const char *text, size_t len, size_t *at
 }
 
 static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, const char *text,
-                                 size_t len, const struct json_scan *scan)
+                                 size_t len, size_t most_values, const struct json_scan *scan)
 {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < scan->offset && i < len; i++) {
@@ -179,12 +179,16 @@ static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, co
         dgl_buf_printf(&found, "'%c'", c);
     else
         dgl_buf_printf(&found, "byte 0x%02X", c);
+    struct dgl_buf wanted = {0};
+    if (scan->values > most_values)
+        dgl_buf_printf(&wanted, "at most %zu values", most_values);
     struct dgl_buf where = {0};
     if (memchr(text, '\n', len)) /* a text of one line needs no line number */
         dgl_buf_printf(&where, "line %zu, ", line);
-    enum dgl_status status =
-        dgl_fail(log, DGL_ERR_FORMAT, "%s: %sbyte %zu: found %s, wanted %s", name,
-                 where.p ? where.p : "", column, found.p ? found.p : "?", scan->wanted);
+    enum dgl_status status = dgl_fail(log, DGL_ERR_FORMAT, "%s: %sbyte %zu: found %s, wanted %s",
+                                      name, where.p ? where.p : "", column, found.p ? found.p : "?",
+                                      wanted.p ? wanted.p : scan->wanted);
+    dgl_buf_finish(&wanted);
     dgl_buf_finish(&where);
     dgl_buf_finish(&found);
     return status;
@@ -195,7 +199,7 @@ static cJSON *parse_scanned(const char *text, size_t len, bool has_nuls)
 {
     char *replaced = NULL;
     if (has_nuls) {
-        replaced = malloc(len);
+        replaced = dgl_malloc(len);
         if (!replaced)
             return NULL;
         len = json_replace_nuls(text, len, replaced);
@@ -212,18 +216,24 @@ static cJSON *parse_scanned(const char *text, size_t len, bool has_nuls)
 enum dgl_status dgl_json_parse(const struct dgl_log *log, const char *name, const char *text,
                                size_t len, struct dgl_json_doc **out)
 {
+    return dgl_json_parse_most(log, name, text, len, json_max_values, out);
+}
+
+enum dgl_status dgl_json_parse_most(const struct dgl_log *log, const char *name, const char *text,
+                                    size_t len, size_t most_values, struct dgl_json_doc **out)
+{
     *out = NULL;
     if (len > INT_MAX)
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: %zu bytes of JSON, wanted at most %d", name, len,
                         INT_MAX);
     struct json_scan scan;
-    if (!json_scan(text, len, &scan))
-        return fail_scan(log, name, text, len, &scan);
+    if (!json_scan(text, len, most_values, &scan))
+        return fail_scan(log, name, text, len, most_values, &scan);
     bool has_nuls = scan.nul_escapes > 0;
     struct dgl_json_doc *doc = dgl_new(struct dgl_json_doc);
     if (!doc)
         return dgl_fail_memory(log, name, sizeof(*doc));
-    doc->name = strdup(name);
+    doc->name = dgl_strdup(name);
     doc->root = doc->name ? parse_scanned(text, len, has_nuls) : NULL;
     enum dgl_status status = DGL_OK;
     if (!doc->root) {

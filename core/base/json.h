@@ -29,6 +29,10 @@ struct dgl_json;     /* one value; borrowed from its document */
 /* `name` names the text in messages, usually a path. */
 enum dgl_status dgl_json_parse(const struct dgl_log *log, const char *name, const char *text,
                                size_t len, struct dgl_json_doc **out);
+/* The same, but at most `most_values` values. A value takes about 200 bytes of memory, beside its
+ * text. */
+enum dgl_status dgl_json_parse_most(const struct dgl_log *log, const char *name, const char *text,
+                                    size_t len, size_t most_values, struct dgl_json_doc **out);
 /* Reads and parses a file. Files above `max` bytes are refused. */
 enum dgl_status dgl_json_load(const struct dgl_log *log, const char *path, size_t max,
                               struct dgl_json_doc **out);

@@ -11,7 +11,8 @@ enum { json_max_plain_digits = 15 }; /* whole numbers up to this many digits are
 struct scanner {
     const char *start, *p, *end;
     struct json_scan *result;
-    int depth, values;
+    int depth;
+    size_t most_values;
     bool in_object[json_max_depth];
 };
 
@@ -196,8 +197,8 @@ static bool scan_open(struct scanner *s, bool object, bool *want_value)
 static bool scan_value(struct scanner *s, bool *want_value)
 {
     char c = peek(s);
-    if (++s->values > json_max_values)
-        return scan_fail(s, s->p, "at most 5000000 values");
+    if (++s->result->values > s->most_values)
+        return scan_fail(s, s->p, "fewer values");
     if (c == '{' || c == '[')
         return scan_open(s, c == '{', want_value);
     *want_value = false;
@@ -234,9 +235,10 @@ static bool scan_separator(struct scanner *s, bool *want_value)
     return !object || scan_key(s);
 }
 
-bool json_scan(const char *text, size_t len, struct json_scan *scan)
+bool json_scan(const char *text, size_t len, size_t most_values, struct json_scan *scan)
 {
-    struct scanner s = {.start = text, .p = text, .end = text + len, .result = scan};
+    struct scanner s = {
+        .start = text, .p = text, .end = text + len, .result = scan, .most_values = most_values};
     *scan = (struct json_scan){0};
     size_t valid = dgl_utf8_valid_prefix(text, len);
     if (valid != len)

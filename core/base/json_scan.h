@@ -11,6 +11,7 @@ enum { json_max_depth = 64, json_max_number_len = 63 };
 enum { json_max_values = 5000000 };
 
 struct json_scan {
+    size_t values;      /* number of values */
     size_t nul_escapes; /* number of \u0000 escapes */
     bool spelled;       /* some numbers need their original spelling, see json_is_real() */
     size_t offset;      /* position of the error */
@@ -19,8 +20,8 @@ struct json_scan {
 
 /* Returns true if `text` is exactly one value of RFC 8259 in valid UTF-8. Escaped surrogates must
  * be paired, numbers must be finite and at most json_max_number_len characters long, and
- * json_max_depth and json_max_values are respected. */
-bool json_scan(const char *text, size_t len, struct json_scan *scan);
+ * json_max_depth is respected, and there are at most `most_values` values. */
+bool json_scan(const char *text, size_t len, size_t most_values, struct json_scan *scan);
 
 /* Copies a scanned text and replaces each \u0000 by the bytes C0 80, which valid text cannot
  * contain. Returns the new length, which is at most `len`. */

@@ -6,13 +6,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+static _Thread_local uint64_t failures;
+
+uint64_t dgl_memory_take_failures(void)
+{
+    const uint64_t count = failures;
+    failures = 0;
+    return count;
+}
+
 void *dgl_calloc(size_t count, size_t size)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes))
-        return NULL;
     /* calloc(0) may return NULL, but here NULL means out of memory. */
-    return calloc(1, bytes ? bytes : 1);
+    void *memory =
+        __builtin_mul_overflow(count, size, &bytes) ? NULL : calloc(1, bytes ? bytes : 1);
+    failures += memory == NULL;
+    return memory;
+}
+
+void *dgl_malloc(size_t size)
+{
+    void *memory = malloc(size ? size : 1);
+    failures += memory == NULL;
+    return memory;
+}
+
+void *dgl_realloc(void *memory, size_t size)
+{
+    void *moved = realloc(memory, size ? size : 1);
+    failures += moved == NULL;
+    return moved;
+}
+
+char *dgl_strdup(const char *text)
+{
+    char *copy = strdup(text);
+    failures += copy == NULL;
+    return copy;
+}
+
+char *dgl_strndup(const char *text, size_t len)
+{
+    char *copy = strndup(text, len);
+    failures += copy == NULL;
+    return copy;
 }
 
 bool dgl_grow(void **items, size_t *cap, size_t need, size_t size)
@@ -25,9 +63,8 @@ bool dgl_grow(void **items, size_t *cap, size_t need, size_t size)
     if (want < 8)
         want = 8;
     size_t bytes;
-    if (__builtin_mul_overflow(want, size, &bytes))
-        return false;
-    void *grown = realloc(*items, bytes);
+    void *grown = __builtin_mul_overflow(want, size, &bytes) ? NULL : realloc(*items, bytes);
+    failures += grown == NULL;
     if (!grown)
         return false;
     *items = grown;
@@ -49,6 +86,7 @@ static struct dgl_arena_block *arena_add_block(struct dgl_arena *arena, size_t s
     if (__builtin_add_overflow(size, sizeof(struct dgl_arena_block), &total))
         return NULL;
     struct dgl_arena_block *block = calloc(1, total);
+    failures += block == NULL;
     if (!block)
         return NULL;
     block->size = size;

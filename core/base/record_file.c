@@ -32,7 +32,7 @@ static void put_word(struct dgl_buf *out, const char *text)
 /* Returns NULL if the word is malformed or memory is exhausted. The caller frees the result. */
 static char *get_word(struct dgl_str word)
 {
-    char *out = malloc(word.len + 1);
+    char *out = dgl_malloc(word.len + 1);
     size_t len = 0;
     for (size_t i = 0; out && i < word.len; i++) {
         int c = (unsigned char)word.p[i];
@@ -161,7 +161,7 @@ bool dgl_records_put(struct dgl_records *records, const char *key, const void *f
     for (size_t i = 0; i < records->format->num_fields; i++)
         put_field(&fields, &records->format->fields[i], from);
     char *text = dgl_buf_take(&fields);
-    return text && set(records, (struct dgl_record){strdup(key), text, true});
+    return text && set(records, (struct dgl_record){dgl_strdup(key), text, true});
 }
 
 void dgl_records_remove(struct dgl_records *records, const char *key)
@@ -222,7 +222,7 @@ static enum dgl_records_state read_file(struct dgl_records *r, int dir)
         ok = dgl_str_split(&line, ' ', &word) && word.len > 0 &&
              dgl_budget_steps(&budget, r->count + dgl_budget_steps_of(line.len)) &&
              dgl_budget_bytes(&budget, word.len + line.len + 2) &&
-             set(r, (struct dgl_record){get_word(word), strndup(line.p, line.len), false});
+             set(r, (struct dgl_record){get_word(word), dgl_strndup(line.p, line.len), false});
     }
     free(bytes);
     while (!ok && r->count)
@@ -235,7 +235,7 @@ enum dgl_records_state dgl_records_open(struct dgl_records *records,
                                         const char *file_key)
 {
     enum dgl_records_state state = DGL_RECORDS_ABSENT;
-    *records = (struct dgl_records){.format = format, .dir = dir ? strdup(dir) : NULL};
+    *records = (struct dgl_records){.format = format, .dir = dir ? dgl_strdup(dir) : NULL};
     snprintf(records->name, sizeof(records->name), "%.64s%s", file_key ? file_key : "",
              format->suffix);
     int fd = open_dir(records, false, NULL);

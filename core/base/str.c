@@ -141,6 +141,18 @@ static bool is_decimal(struct dgl_str text)
     return i == text.len;
 }
 
+bool dgl_parse_bytes(struct dgl_str text, uint64_t min, uint64_t max, uint64_t *out)
+{
+    const char last = text.len ? text.p[text.len - 1] : '\0';
+    const int shift = last == 'K' ? 10 : last == 'M' ? 20 : last == 'G' ? 30 : 0;
+    uint64_t number;
+    text.len -= shift > 0;
+    if (!dgl_parse_u64(text, max >> shift, &number) || number << shift < min)
+        return false;
+    *out = number << shift;
+    return true;
+}
+
 int dgl_hex_value(char c)
 {
     if (c >= '0' && c <= '9')

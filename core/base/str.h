@@ -31,7 +31,9 @@ bool dgl_str_split(struct dgl_str *rest, char sep, struct dgl_str *part);
 bool dgl_parse_i64(struct dgl_str text, int64_t min, int64_t max, int64_t *out);
 bool dgl_parse_u64(struct dgl_str text, uint64_t max, uint64_t *out);
 bool dgl_parse_f64(struct dgl_str text, double *out); /* finite only */
-int dgl_hex_value(char c);                            /* value of one hex digit, or -1 */
+/* Parses a whole number of bytes, with or without K, M or G (binary). */
+bool dgl_parse_bytes(struct dgl_str text, uint64_t min, uint64_t max, uint64_t *out);
+int dgl_hex_value(char c); /* value of one hex digit, or -1 */
 
 /* Growing buffer. `{0}` is empty. If memory is exhausted, `failed` is set and stays set, so callers
  * append freely and check once. */

@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/printable.h"
 
 #define MARK ".tmp-"
@@ -77,7 +78,8 @@ static void remove_left(const struct dgl_log *log, const char *path)
 void dgl_temp_sweep(const struct dgl_log *log, const char *path)
 {
     const char *slash = strrchr(path, '/'), *target = slash ? slash + 1 : path;
-    char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("."), **names = NULL;
+    char *dir = slash ? dgl_strndup(path, (size_t)(slash - path) + 1) : dgl_strdup("."),
+         **names = NULL;
     size_t count = 0;
     if (!dir || !*target || dgl_dir_list(NULL, dir, &names, &count) != DGL_OK)
         count = 0;

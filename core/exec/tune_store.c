@@ -80,7 +80,7 @@ bool tune_store_put(struct tune_store *store, const struct dgl_tuned *entry)
     bool ok = true;
     for (size_t i = 0; i < format.num_fields; i++)
         if (text_at(entry, i)) {
-            *text_at(&copy, i) = strdup(*text_at(entry, i));
+            *text_at(&copy, i) = dgl_strdup(*text_at(entry, i));
             ok = ok && *text_at(&copy, i);
         }
     struct dgl_tuned *known =
@@ -134,6 +134,17 @@ bool tune_entry_says_more(const struct dgl_tuned *entry)
     return entry->tunes[0] || strcmp(entry->kernel, entry->default_kernel) != 0;
 }
 
+/* Returns true if the text before `at` has a value of this name. A damaged entry may repeat one, and a
+ * JSON object must not. */
+static bool is_repeated(const char *tunes, const char *at, struct dgl_str name)
+{
+    struct dgl_str rest = {tunes, (size_t)(at - tunes)}, part, earlier;
+    while (rest.len && dgl_str_split(&rest, ' ', &part))
+        if (dgl_str_split(&part, '=', &earlier) && dgl_str_equal(earlier, name))
+            return true;
+    return false;
+}
+
 void tune_hints_put(const struct dgl_tuned *entries, size_t count, struct dgl_buf *json)
 {
     struct dgl_json_writer w = dgl_json_writer(json, 0);
@@ -148,9 +159,12 @@ void tune_hints_put(const struct dgl_tuned *entries, size_t count, struct dgl_bu
             char key[128];
             int64_t value;
             if (!dgl_str_split(&part, '=', &name) ||
-                !dgl_parse_i64(part, INT32_MIN, INT32_MAX, &value))
+                !dgl_parse_i64(part, INT32_MIN, INT32_MAX, &value) ||
+                is_repeated(entries[i].tunes, name.p, name))
                 continue;
-            snprintf(key, sizeof(key), "%s.%.*s", entries[i].kernel, (int)name.len, name.p);
+            if (snprintf(key, sizeof(key), "%s.%.*s", entries[i].kernel, (int)name.len, name.p) >=
+                (int)sizeof(key))
+                continue; /* no kernel has such a name */
             dgl_jw_field_i64(&w, key, value);
         }
         dgl_jw_end_object(&w);
@@ -212,19 +226,37 @@ static enum dgl_records_state open_records(struct dgl_records *records, struct d
     return dgl_records_open(records, &format, dir, dir ? key : NULL);
 }
 
+/* Reads all entries of an open file. Returns false if one is damaged. */
+static bool read_entries(struct tune_store *store, const struct dgl_records *records)
+{
+    bool whole = true;
+    for (size_t i = 0; i < records->count; i++) {
+        struct dgl_tuned entry = {0};
+        if (!dgl_records_get(records, &records->items[i], &entry) || entry.tokens <= 0)
+            whole = false;
+        else
+            tune_store_put(store, &entry);
+        entry_finish(&entry);
+    }
+    return whole;
+}
+
+bool tune_store_read(struct tune_store *store, const char *dir, const char *key)
+{
+    struct dgl_records records;
+    *store = (struct tune_store){0};
+    bool whole = dgl_records_open(&records, &format, dir, key) == DGL_RECORDS_READ;
+    whole = read_entries(store, &records) && whole;
+    dgl_records_finish(&records);
+    return whole;
+}
+
 void tune_store_load(struct tune_store *store, struct dgl_device *dev)
 {
     struct dgl_records records;
     *store = (struct tune_store){0};
     bool damaged = open_records(&records, dev) == DGL_RECORDS_DAMAGED;
-    for (size_t i = 0; i < records.count; i++) {
-        struct dgl_tuned entry = {0};
-        if (!dgl_records_get(&records, &records.items[i], &entry) || entry.tokens <= 0)
-            damaged = true;
-        else
-            tune_store_put(store, &entry);
-        entry_finish(&entry);
-    }
+    damaged = !read_entries(store, &records) || damaged;
     /* Report it once per device: models, the tuner and the list of entries read the same file. */
     if (damaged && !dev->told_tunings) {
         dgl_notice(dev->log,

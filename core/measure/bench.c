@@ -222,7 +222,7 @@ static void take_answer(void *priv, const struct dgl_request_result *answer)
     free(r->tokens);
     free(r->text);
     r->tokens = dgl_new_array(int32_t, answer->num_tokens);
-    r->text = strdup(answer->text);
+    r->text = dgl_strdup(answer->text);
     r->num_tokens = r->tokens ? answer->num_tokens : 0;
     if (r->num_tokens > 0)
         memcpy(r->tokens, answer->tokens, answer->num_tokens * sizeof(*r->tokens));

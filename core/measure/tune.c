@@ -190,7 +190,7 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
                               struct dgl_tune_op *op)
 {
     struct dgl_tune_result *r = t->r;
-    struct dgl_tune_op *ops = realloc(r->ops, (r->num_ops + 1) * sizeof(*ops));
+    struct dgl_tune_op *ops = dgl_realloc(r->ops, (r->num_ops + 1) * sizeof(*ops));
     if (ops)
         r->ops = ops;
     op->phase = target->pass[0].ops[0].phase;
@@ -200,7 +200,7 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
     op->complete = !t->late;
     op->num_candidates = t->num;
     op->candidates = dgl_new_array(struct dgl_tune_candidate, t->num);
-    op->request = strdup(target->key);
+    op->request = dgl_strdup(target->key);
     memcpy(op->texts, target->texts, sizeof(op->texts));
     if (!ops || !op->candidates || !op->request) {
         free(op->candidates);

@@ -149,6 +149,8 @@ void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
  * (kv_layout_identity()), the adapter set and the digest of the images (0 without images).
  * Sequences share pages only if their roots are equal. */
 uint64_t kv_prefix_root(uint32_t layout, uint64_t adapters, uint64_t images);
+/* Returns the root of the sequences of one scope. Scope 0 is `root` itself. */
+uint64_t kv_prefix_scoped(uint64_t root, uint64_t scope);
 /* Caches all full pages of positions `from` to `to`, which were just evaluated in order for ids[0
  * .. to). Sequences with the same prefix can then share them, until they are overwritten. */
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,

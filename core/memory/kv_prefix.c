@@ -28,6 +28,11 @@ uint64_t kv_prefix_root(uint32_t layout, uint64_t adapters, uint64_t images)
     return mix(mix(mix(0x9e3779b97f4a7c15u, layout), adapters), images) | ROOT;
 }
 
+uint64_t kv_prefix_scoped(uint64_t root, uint64_t scope)
+{
+    return scope ? mix(root, scope) | ROOT : root;
+}
+
 /* Over the parent and the tokens, two at a time. */
 static uint64_t hash_of(uint64_t parent, const int32_t *ids)
 {

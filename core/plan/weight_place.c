@@ -218,7 +218,7 @@ static enum dgl_status place_rows(struct placer *b, struct weight *weight, enum 
     for (uint64_t end = row0 + rows; row0 < end && status == DGL_OK; row0 += band.rows) {
         /* A handful per weight. */
         struct weight_band *grown =
-            realloc(weight->bands, (weight->num_bands + 1) * sizeof(*grown));
+            dgl_realloc(weight->bands, (weight->num_bands + 1) * sizeof(*grown));
         if (!grown)
             return dgl_fail_memory(log, "weight bands", (weight->num_bands + 1) * sizeof(*grown));
         weight->bands = grown;

@@ -108,6 +108,11 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     return status;
 }
 
+uint64_t batch_request_root(const struct batch_request *r)
+{
+    return kv_prefix_scoped(r->batch->model->shard->kv.root, r->p.prefix_scope);
+}
+
 int32_t batch_request_tokens(const struct batch_request *r)
 {
     return (int32_t)(r->result.num_prompt_ids + r->result.num_tokens);
@@ -163,7 +168,8 @@ static struct stay stay_of(const struct batch_request *r)
     if (!r->lane) {
         /* Pages that the request will share are free of cost while another request holds them. */
         if (!r->g.no_reuse)
-            stay.taken = kv_prefix_held(kv, kv->root, r->result.prompt_ids, prompt - 1);
+            stay.taken =
+                kv_prefix_held(kv, batch_request_root(r), r->result.prompt_ids, prompt - 1);
         return stay;
     }
     const struct kv_pages *pages = &r->lane->session->seq.pages;
@@ -215,6 +221,7 @@ bool batch_pages_waits(const struct batch_request *r)
     for (int32_t i = 0; i < b->info.sequences; i++) {
         const struct batch_request *other = b->lanes[i].request;
         if (other && !other->writes && other->id < r->id &&
+            other->p.prefix_scope == r->p.prefix_scope &&
             end <= (int32_t)other->result.num_prompt_ids && other->lane->session->seq.len < end &&
             memcmp(other->result.prompt_ids, ids, (size_t)end * sizeof(*ids)) == 0)
             return true;

@@ -10,6 +10,8 @@
  * context always fits. batch_destroy() releases the pages. The device must not be entered yet. */
 enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_params *params);
 
+/* Returns the root of a request's pages in the prefix cache. */
+uint64_t batch_request_root(const struct batch_request *r);
 /* Returns the number of tokens of a request's sequence before its next token is sampled. */
 int32_t batch_request_tokens(const struct batch_request *r);
 /* Returns true if a waiting request may begin: the pages suffice for its expected length and for

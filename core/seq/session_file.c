@@ -92,6 +92,7 @@ enum dgl_status session_file_create(struct session_file *f, const struct dgl_log
     /* A rename would replace a device by a file. */
     if (stat(path, &now) == 0 && !S_ISREG(now.st_mode) && !S_ISDIR(now.st_mode))
         return dgl_fail(log, DGL_ERR_IO, "%s is no regular file: give another name", path);
+    dgl_atomic_sweep(log, path);
     TRY(dgl_atomic_create_private(log, path, &f->out));
     status = session_file_move(f, bytes, sizeof(bytes));
 done:

@@ -21,6 +21,7 @@
 struct transfer {
     struct dgl_session *s;
     struct session_file file;
+    const char *path; /* of the file */
     int32_t *ids;
     char *data; /* the caller's bytes */
     dgl_progress_cb progress_cb;
@@ -69,6 +70,29 @@ static enum dgl_status advance(struct transfer *t, uint64_t bytes)
     return go_on && !session_is_cancelled(t->s) ? DGL_OK : DGL_ERR_CANCELLED;
 }
 
+/* Returns true if no number is infinite or NaN. `size` is the size of a number: 2 bytes for f16, 4
+ * for f32. Other sizes are not checked. */
+static bool are_finite(const void *numbers, uint64_t bytes, uint32_t size)
+{
+    const uint16_t *half = numbers;
+    const uint32_t *word = numbers;
+    bool finite = true;
+    for (uint64_t i = 0; size == sizeof(*half) && i < bytes / size; i++)
+        finite &= (half[i] & 0x7c00u) != 0x7c00u;
+    for (uint64_t i = 0; size == sizeof(*word) && i < bytes / size; i++)
+        finite &= (word[i] & 0x7f800000u) != 0x7f800000u;
+    return finite;
+}
+
+/* A file with such numbers would replace a good one and could never be continued. */
+static enum dgl_status fail_finite(const struct transfer *t, const char *part, uint32_t layer)
+{
+    return dgl_fail(t->s->model->log, DGL_ERR_GPU,
+                    "%s is not saved: the %s of layer %u have an infinity or NaN, so a kernel or "
+                    "the driver computed wrong; the file stays as it was",
+                    t->path, part, layer);
+}
+
 /* Moves all parts between the session and the file, ends the file, and reports that all bytes are
  * moved. Data that is read ends with an added NUL. An id of a file that is not in the vocabulary is
  * a fault of the file: DGL_ERR_FORMAT. */
@@ -82,7 +106,7 @@ static enum dgl_status move_all(struct transfer *t)
     const uint64_t page_bytes = kv_layout_widest_bytes(&plan->kv);
     const uint64_t logit_bytes = head->has_logits ? head->vocab * 4ull : 0;
     struct kv_rows rows = {.heads = head->kv_heads};
-    void *page = malloc(page_bytes), *buffer = malloc(page_bytes);
+    void *page = dgl_malloc(page_bytes), *buffer = dgl_malloc(page_bytes);
     float *logits = dgl_calloc(1, logit_bytes);
     enum dgl_status status = DGL_OK;
     if (in) {
@@ -95,6 +119,8 @@ static enum dgl_status move_all(struct transfer *t)
                                 2 * page_bytes));
     if (!in && logit_bytes > 0)
         TRY(pass_state_read(&s->state, BUF_LOGITS, 0, 0, logits, logit_bytes));
+    if (!in && !are_finite(logits, logit_bytes, 4))
+        TRY(fail_finite(t, "logits after the last", head->layers));
     TRY(session_file_move(&t->file, t->ids, head->tokens * 4ull));
     TRY(session_file_move(&t->file, logits, logit_bytes));
     TRY(session_file_move(&t->file, t->data, head->data_bytes));
@@ -119,6 +145,8 @@ static enum dgl_status move_all(struct transfer *t)
         for (rows.part = KV_KEYS; rows.part < KV_PARTS; rows.part++) {
             const uint64_t row_bytes =
                 plan->kv.group[place.group].part_bytes[rows.part] / DGL_KV_PAGE;
+            const uint32_t number_bytes =
+                (uint32_t)(row_bytes / ((uint64_t)head->kv_heads * head->head_dim));
             rows.head_bytes = (uint32_t)(row_bytes / head->kv_heads);
             for (uint32_t pos = 0; pos < head->tokens; pos += rows.count) {
                 const uint32_t left = head->tokens - pos;
@@ -127,6 +155,8 @@ static enum dgl_status move_all(struct transfer *t)
                 if (!in)
                     TRY(kv_rows_read(&m->shard->kv, m->shard->dev, &s->seq.pages, &rows, page,
                                      buffer));
+                if (!in && !are_finite(buffer, rows.count * row_bytes, number_bytes))
+                    TRY(fail_finite(t, rows.part == KV_KEYS ? "keys" : "values", layer));
                 TRY(session_file_move(&t->file, buffer, rows.count * row_bytes));
                 if (in)
                     TRY(kv_rows_write(&m->shard->kv, m->shard->dev, &s->seq.pages, &rows, page,
@@ -154,6 +184,7 @@ done:
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *p)
 {
     struct transfer t = {.s = s,
+                         .path = p->path,
                          .ids = s->seq.ids,
                          .data = (char *)p->data,
                          .progress_cb = p->progress_cb,

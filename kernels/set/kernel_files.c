@@ -281,7 +281,7 @@ static enum dgl_status list_folder(const struct walk *walk, const char *dir, cha
         if (known)
             continue;
         if (!dgl_grow((void **)names, &cap, *count + 1, sizeof(**names)) ||
-            !((*names)[*count] = strndup(rest, len)))
+            !((*names)[*count] = dgl_strndup(rest, len)))
             status = dgl_fail_memory(walk->log, "a folder's names", len + 1);
         else
             ++*count;

@@ -14,6 +14,7 @@
 #endif
 
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/temp_name.h"
 #include "loader/convert/convert_plan.h"
 #include "loader/rdrr/rdrr_format.h"
@@ -79,7 +80,7 @@ enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         len--;
-    *out = (struct convert_folder){.path = strndup(path, len), .force = force};
+    *out = (struct convert_folder){.path = dgl_strndup(path, len), .force = force};
     enum dgl_status status = DGL_OK;
     if (!out->path)
         TRY(dgl_fail_memory(log, path, len));
@@ -159,7 +160,8 @@ enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert
         status = replace_in_two_steps(log, folder);
     } /* Otherwise temp now holds the replaced folder, which convert_folder_finish() removes. */
     const char *slash = strrchr(folder->path, '/');
-    char *parent = slash ? strndup(folder->path, (size_t)(slash - folder->path) + 1) : strdup(".");
+    char *parent =
+        slash ? dgl_strndup(folder->path, (size_t)(slash - folder->path) + 1) : dgl_strdup(".");
     if (parent)
         sync_folder(parent);
     free(parent);

@@ -65,7 +65,7 @@ enum dgl_status model_skipped_add(const struct dgl_log *log, struct model_skippe
                                   struct dgl_buf *line)
 {
     char *text = dgl_buf_take(line);
-    char **lines = realloc(skipped->lines, (skipped->count + 1) * sizeof(*lines));
+    char **lines = dgl_realloc(skipped->lines, (skipped->count + 1) * sizeof(*lines));
     if (lines)
         skipped->lines = lines;
     if (!text || !lines) {

@@ -163,7 +163,7 @@ static enum dgl_status list_folder(const struct dgl_log *log, const struct dgl_s
                                    struct gguf_choices *out)
 {
     char **names = NULL, *name = NULL, *path = NULL,
-         *folder = sub[0] ? dgl_path_join(dir, sub) : strdup(dir);
+         *folder = sub[0] ? dgl_path_join(dir, sub) : dgl_strdup(dir);
     size_t count = 0;
     enum dgl_status status;
     TRY(folder ? blob_list(log, source, folder, &names, &count)
@@ -171,7 +171,7 @@ static enum dgl_status list_folder(const struct dgl_log *log, const struct dgl_s
     for (size_t i = 0; i < count; i++) {
         free(name);
         free(path);
-        name = sub[0] ? dgl_path_join(sub, names[i]) : strdup(names[i]);
+        name = sub[0] ? dgl_path_join(sub, names[i]) : dgl_strdup(names[i]);
         path = dgl_path_join(folder, names[i]);
         if (!name || !path)
             TRY(dgl_fail_memory(log, dir, strlen(dir)));

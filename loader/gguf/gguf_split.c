@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/checked.h"
+#include "core/base/mem.h"
 
 #define KEY_SPLIT_NO      "split.no"
 #define KEY_SPLIT_COUNT   "split.count"
@@ -140,7 +141,7 @@ enum dgl_status gguf_set_open(const struct dgl_log *log, const struct dgl_source
     if (!out->parts)
         return dgl_fail_memory(log, "file list", GGUF_MAX_FILES * sizeof(*out->parts));
     out->count = 1;
-    out->parts[0].path = strdup(path);
+    out->parts[0].path = dgl_strdup(path);
     TRY(out->parts[0].path ? part_open(log, source, &out->parts[0])
                            : dgl_fail_memory(log, "path", strlen(path)));
     TRY(check_is_model(log, &out->parts[0].header));

@@ -103,7 +103,7 @@ static enum dgl_status commit_read(const struct dgl_log *log, const char *repo,
         if (!dgl_name_is_safe(name.p, name.len))
             status = dgl_fail(log, DGL_ERR_FORMAT, "%s: \"%s\" is not the name of a snapshot",
                               ref.p, DGL_PRINTABLE_STR(name));
-        else if (!(*commit = strndup(name.p, name.len)))
+        else if (!(*commit = dgl_strndup(name.p, name.len)))
             status = dgl_fail_memory(log, "commit", name.len);
     }
     free(text);
@@ -125,7 +125,7 @@ static enum dgl_status refs_list(const struct dgl_log *log, const char *dir, con
         free(path);
         free(name);
         path = dgl_path_join(dir, names[i]);
-        name = above[0] ? dgl_path_join(above, names[i]) : strdup(names[i]);
+        name = above[0] ? dgl_path_join(above, names[i]) : dgl_strdup(names[i]);
         /* Deeper than any branch: probably a link that forms a circle. */
         bool deep = name && strlen(name) > MAX_COMMIT;
         if (!path || !name)
@@ -171,7 +171,7 @@ static enum dgl_status commit_find(const struct dgl_log *log, const char *text, 
         }
     }
     if (found == 1) {
-        if (!(*commit = strdup(names[at])))
+        if (!(*commit = dgl_strdup(names[at])))
             status = dgl_fail_memory(log, "commit", strlen(names[at]));
         goto done;
     }

@@ -256,9 +256,10 @@ static bool bind_macro(struct jinja_run *run, const struct jinja_macro_node *nod
         if (!jinja_scope_set(run, run->scope, tmpl->caller, &caller))
             return false;
     }
-    size_t count = node->params.count < call->num_args ? node->params.count : call->num_args;
+    const size_t count = node->params.count < call->num_args ? node->params.count : call->num_args;
+    const struct jinja_value *more = call->num_args > count ? call->args + count : NULL;
     if (!jinja_new_list(run, JINJA_TUPLE, 0, &varargs) ||
-        !jinja_list_extend(run, varargs.list, call->args + count, call->num_args - count) ||
+        (more && !jinja_list_extend(run, varargs.list, more, call->num_args - count)) ||
         !jinja_new_dict(run, JINJA_DICT, &kwargs))
         return false;
     for (size_t i = 0; i < call->num_named; i++) {

@@ -190,9 +190,9 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
 
     /* Copied, because the tensor source consumes the pack. */
     free(f->name);
-    f->name = strdup(m->model_id);
-    f->hint_defaults = m->hint_defaults ? strdup(m->hint_defaults) : NULL;
-    f->hint_pinned = m->hint_pinned ? strdup(m->hint_pinned) : NULL;
+    f->name = dgl_strdup(m->model_id);
+    f->hint_defaults = m->hint_defaults ? dgl_strdup(m->hint_defaults) : NULL;
+    f->hint_pinned = m->hint_pinned ? dgl_strdup(m->hint_pinned) : NULL;
     dgl_buf_printf(&config_name, "%s config", pack->manifest_path);
     config.name = config_name.p;
     snprintf(f->quantization, sizeof(f->quantization), "%s", m->quantization);
@@ -338,8 +338,8 @@ enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
     *out = f;
     if (f) {
         f->source = &blob_files;
-        f->path = strdup(path);
-        f->name = strdup(path);
+        f->path = dgl_strdup(path);
+        f->name = dgl_strdup(path);
     }
     if (!f || !f->path || !f->name) {
         gguf_parts_finish(parts);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "loader/gguf/gguf_choice.h"
 #include "loader/hf/hf_model.h"
@@ -22,10 +23,10 @@ static char *name_of(const struct dgl_source *source, const char *path)
     while (start > 0 && path[start - 1] != '/')
         start--;
     if (dgl_name_is_safe(path + start, len - start))
-        return strndup(path + start, len - start);
+        return dgl_strndup(path + start, len - start);
     char *real = source == &blob_files ? realpath(path, NULL) : NULL;
     const char *slash = real ? strrchr(real, '/') : NULL;
-    char *name = strdup(slash && slash[1] ? slash + 1 : "model");
+    char *name = dgl_strdup(slash && slash[1] ? slash + 1 : "model");
     free(real);
     return name;
 }
@@ -133,7 +134,7 @@ enum dgl_status model_path_resolve(const struct dgl_log *log, const struct dgl_s
     *name = NULL;
     status = blob_find(log, source, arg, &entry);
     if (status == DGL_OK && entry != DGL_ENTRY_NONE) {
-        *path = strdup(arg);
+        *path = dgl_strdup(arg);
         if (!*path)
             status = dgl_fail_memory(log, "path", strlen(arg));
     } else if (status == DGL_OK && source != &blob_files) {
@@ -156,7 +157,7 @@ enum dgl_status model_path_resolve(const struct dgl_log *log, const struct dgl_s
         status = choose_gguf(log, source, arg, in_hub ? &hub : NULL, path);
     if (status == DGL_OK) {
         bool chosen = is_dir && !blob_is_folder(source, *path);
-        *name = in_hub && !chosen ? strndup(hub.repo.p, hub.repo.len)
+        *name = in_hub && !chosen ? dgl_strndup(hub.repo.p, hub.repo.len)
                                   : name_of(source, chosen ? *path : arg);
         if (!*name)
             status = dgl_fail_memory(log, "path", strlen(arg));

@@ -293,7 +293,7 @@ static char *file_name(struct dgl_str path)
         last = before;
     else if (dgl_str_ends(last, ".json"))
         last.len -= strlen(".json");
-    return strndup(last.p, last.len);
+    return dgl_strndup(last.p, last.len);
 }
 
 enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path,
@@ -308,9 +308,9 @@ enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path
     if (status != DGL_OK)
         return status;
     f->format = MODEL_SYNTHETIC;
-    f->path = strdup(path);
-    f->name = shape ? strdup(shape->name) : file_name(name);
-    file = strndup(name.p, name.len);
+    f->path = dgl_strdup(path);
+    f->name = shape ? dgl_strdup(shape->name) : file_name(name);
+    file = dgl_strndup(name.p, name.len);
     snprintf(f->quantization, sizeof(f->quantization), "%s", quant->name);
     if (!f->path || !f->name || !file)
         TRY(dgl_fail_memory(log, "model description", 1024));

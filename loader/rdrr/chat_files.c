@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/mem.h"
 
 #define FOLDER "additional_chat_templates"
 
@@ -21,7 +22,8 @@ static struct dgl_str name_in(const char *file, const char *prefix)
 enum dgl_status chat_files_each(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *dir, bool pack, chat_file_fn each, void *priv)
 {
-    char **files = NULL, *file = NULL, *folder = pack ? strdup(dir) : dgl_path_join(dir, FOLDER);
+    char **files = NULL, *file = NULL,
+         *folder = pack ? dgl_strdup(dir) : dgl_path_join(dir, FOLDER);
     size_t count = 0;
     enum dgl_status status = DGL_OK;
     if (!folder)
@@ -32,7 +34,7 @@ enum dgl_status chat_files_each(const struct dgl_log *log, const struct dgl_sour
         if (name.len == 0)
             continue;
         free(file);
-        file = pack ? strdup(files[i]) : dgl_path_join(FOLDER, files[i]);
+        file = pack ? dgl_strdup(files[i]) : dgl_path_join(FOLDER, files[i]);
         TRY(file ? each(priv, file, name) : dgl_fail_memory(log, files[i], strlen(files[i])));
     }
 done:

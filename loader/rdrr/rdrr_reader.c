@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/mem.h"
 #include "loader/rdrr/chat_files.h"
 
 /* Opens a file of the pack and compares its size with the manifest. */
@@ -133,7 +134,7 @@ enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct dgl_sourc
     if (!pack)
         return dgl_fail_memory(log, "pack", sizeof(*pack));
     pack->source = source;
-    pack->dir = strdup(dir);
+    pack->dir = dgl_strdup(dir);
     pack->manifest_path = dgl_path_join(dir, RDRR_MANIFEST);
     enum dgl_status status = pack->dir && pack->manifest_path
                                  ? manifest_load(log, pack)

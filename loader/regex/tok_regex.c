@@ -75,7 +75,7 @@ enum dgl_status tok_regex_create(const struct dgl_log *log, const char *where,
 {
     *out = NULL;
     struct tok_regex *regex = dgl_new(struct tok_regex);
-    if (!regex || !(regex->where = strdup(where))) {
+    if (!regex || !(regex->where = dgl_strdup(where))) {
         tok_regex_destroy(&regex);
         return dgl_fail_memory(log, "pattern", sizeof(*regex));
     }

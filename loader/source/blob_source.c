@@ -60,7 +60,7 @@ enum dgl_status blob_open(const struct dgl_log *log, const struct dgl_source *so
                           const char *name, const char *hash, struct blob *out)
 {
     struct dgl_error why = {.text[0] = '\0'};
-    struct blob blob = {.name = strdup(name)};
+    struct blob blob = {.name = dgl_strdup(name)};
     *out = (struct blob){0};
     if (!blob.name)
         return dgl_fail_memory(log, "path", strlen(name));
@@ -141,7 +141,7 @@ struct names {
 static void add_name(void *priv, const char *name)
 {
     struct names *names = priv;
-    char *copy = strdup(name);
+    char *copy = dgl_strdup(name);
     if (copy && dgl_grow((void **)&names->list, &names->cap, names->count + 1, sizeof(copy))) {
         names->list[names->count++] = copy;
     } else {

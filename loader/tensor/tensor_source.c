@@ -50,7 +50,7 @@ enum dgl_status tensor_source_create(const struct dgl_log *log, const char *labe
     while (slots < count * 2) /* count is at most 1e5: every reader bounds it */
         slots *= 2;
     src->mask = slots - 1;
-    src->label = strdup(label);
+    src->label = dgl_strdup(label);
     src->tensors = dgl_new_array(struct tensor_info, count);
     src->slots = dgl_new_array(uint32_t, slots);
     if (!src->label || !src->tensors || !src->slots)

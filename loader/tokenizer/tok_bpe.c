@@ -270,7 +270,7 @@ enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *js
     TRY(dgl_json_opt_bool(r, json, "byte_fallback", &model->byte_fallback));
     if (value) {
         struct dgl_str token = dgl_json_str(value);
-        model->unk_token = strndup(token.p, token.len);
+        model->unk_token = dgl_strndup(token.p, token.len);
         model->unk_id = tok_vocab_find(&model->vocab, token.p, token.len);
         if (!model->unk_token)
             return dgl_fail_memory(r.log, "unk_token", token.len);

@@ -57,6 +57,34 @@ static void u64_bounds(void **state)
     assert_true(out == UINT64_MAX);
 }
 
+static void bytes_have_suffixes(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t want; /* 0: refused */
+    } cases[] = {{"1048576", 1 << 20},
+                 {"1M", 1 << 20},
+                 {"2048K", 2 << 20},
+                 {"3G", 3ull << 30},
+                 {"4G", 4ull << 30},
+                 {"5G", 0},
+                 {"1K", 0},
+                 {"M", 0},
+                 {"", 0},
+                 {"1m", 0},
+                 {"-1M", 0},
+                 {"1.5M", 0},
+                 {"18446744073709551615G", 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t out = 0;
+        const bool ok = dgl_parse_bytes(dgl_str_of(cases[i].text), 1 << 20, 4ull << 30, &out);
+        if (ok != (cases[i].want != 0) || out != cases[i].want)
+            fail_msg("'%s' is %llu, wanted %llu", cases[i].text, (unsigned long long)out,
+                     (unsigned long long)cases[i].want);
+    }
+}
+
 static void integer_with_a_nul_inside_is_refused(void **state)
 {
     (void)state;
@@ -408,6 +436,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(u64_bounds),
+        cmocka_unit_test(bytes_have_suffixes),
         cmocka_unit_test(integer_with_a_nul_inside_is_refused),
         cmocka_unit_test(printed_doubles_read_back_the_same),
         cmocka_unit_test(printed_floats_are_short_and_read_back),

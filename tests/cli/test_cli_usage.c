@@ -190,6 +190,8 @@ static const struct usage usages[] = {
      2,
      "1 to 64; prefill tokens per pass are --ubatch"},
     {"a profile as CSV", {"bench", "--csv", "--profile"}, 2, "--profile"},
+    {"request memory of a word", {"serve", "--max-request-memory", "much"}, 2, "at least 1M"},
+    {"a byte of request memory", {"serve", "--max-request-memory", "1"}, 2, "at least 1M"},
     {"a load on nothing", {"bench", "serve"}, 2, "wanted the address"},
     {"a load on a path", {"bench", "serve", "localhost:8080"}, 2, "http://127.0.0.1:8080"},
     {"a load on no host", {"bench", "serve", "http:///"}, 2, "http://127.0.0.1:8080"},

@@ -10,6 +10,8 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/base/mem.h"
+#include "core/model/model.h"
+#include "core/seq/session.h"
 #include "kernels/step.h"
 #include "tests/support/family.h"
 #include "tests/support/tiny_engine.h"
@@ -703,6 +705,66 @@ static void test_full_disk(void **state)
     free(saved);
 }
 
+/* A session whose keys, values or logits are not finite does not replace the file of a good one. */
+static void test_not_finite(void **state)
+{
+    /* Infinities and a NaN: two numbers of 16 bits, or one of 32. */
+    static const uint32_t pairs[] = {0x7c007c00, 0xfc00fc00, 0x7e007e00},
+                          words[] = {0x7f800000, 0xff800000, 0x7fc00000};
+    static const struct {
+        const char *name;
+        bool logits;
+        enum kv_part part;
+    } cases[] = {{"keys", false, KV_KEYS}, {"values", false, KV_VALUES}, {"logits", true, 0}};
+    char *path = path_of("mine"), *good = path_of("good");
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (size_t k = 0; k < sizeof(pairs) / sizeof(pairs[0]); k++) {
+            const char *const parts[] = {"mine is not saved", cases[i].name, "infinity or NaN"};
+            const uint32_t word = cases[i].logits ? words[k] : pairs[k];
+            tiny_sync(engine.session, prompt, PROMPT);
+            assert_int_equal(save_as(path), DGL_OK);
+            assert_int_equal(save_as(good), DGL_OK);
+            const struct kv_cache *kv = &engine.model->shard->kv;
+            struct pass_state *pass = &engine.session->state;
+            const struct kv_store *store = &kv->store[0];
+            const uint64_t place =
+                store->layer[1].offset +
+                engine.session->seq.pages.page[0][1] * store->group.page_bytes +
+                (cases[i].part == KV_VALUES ? store->group.part_bytes[KV_KEYS] : 0);
+            struct gl_device *gl = engine.model->shard->dev->gl;
+            struct gl_saved gl_saved;
+            assert_int_equal(device_enter(engine.model->shard->dev, &gl_saved), DGL_OK);
+            assert_int_equal(cases[i].logits
+                                 ? pass_state_write(pass, BUF_LOGITS, 0, 4, &word, 4)
+                                 : gl_buffer_write(gl, store->layer[1].buffer, place, &word, 4),
+                             DGL_OK);
+            device_leave(engine.model->shard->dev, &gl_saved);
+            assert_refusal(&engine.log, save_as(path), DGL_ERR_GPU, parts);
+            assert_no_temporaries();
+            assert_same_file(path, good);
+            dgl_session_trim(engine.session, 0);
+        }
+    free(path);
+    free(good);
+}
+
+/* Temporaries of a killed process are removed by the next save. */
+static void test_sweeps(void **state)
+{
+    char *path = path_of("mine"), *left = path_of("mine.tmp-2147483646-1a");
+    FILE *file = fopen(left, "we");
+    (void)state;
+    assert_non_null(file);
+    fclose(file);
+    tiny_sync(engine.session, prompt, 3);
+    assert_int_equal(save_as(path), DGL_OK);
+    if (dgl_path_present(left))
+        fail_msg("%s is still there after a save", left);
+    free(path);
+    free(left);
+}
+
 /* The progress callback can end the call at any point. */
 struct stop {
     uint64_t at, last, total;
@@ -770,6 +832,7 @@ int main(void)
         cmocka_unit_test(test_refuses_others),  cmocka_unit_test(test_private),
         cmocka_unit_test(test_paths_that_fail), cmocka_unit_test(test_no_rights),
         cmocka_unit_test(test_full_disk),       cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_not_finite),      cmocka_unit_test(test_sweeps),
     };
     dir = test_tmpdir();
     other = test_tmpdir();

@@ -2,7 +2,7 @@
  * cancelled or disconnected, some are read slowly, and some end at a stop text. At the end all
  * resources must be free, memory must not have grown, and every complete answer must equal the
  * answer of the same request run alone. SOAK_SECONDS (600) is the total time, SOAK_SEED (1) the
- * seed. Run by `make soak`. */
+ * seed, SOAK_CASES a pattern of the cases to run. Run by `make soak`. */
 #include "tests/soak/soak.h"
 
 #include <stdlib.h>
@@ -93,7 +93,11 @@ int main(void)
         cmocka_unit_test(soak_batch),
         cmocka_unit_test_teardown(soak_serve_invariant, soak_serve_end),
         cmocka_unit_test_teardown(soak_serve, soak_serve_end),
+        cmocka_unit_test_teardown(soak_keys, soak_keys_end),
     };
+    const char *cases = getenv("SOAK_CASES");
+    if (cases && cases[0])
+        cmocka_set_test_filter(cases);
     state = setting("SOAK_SEED", 1);
     printf("# soak: SOAK_SECONDS=%d SOAK_SEED=%d\n", (int)setting("SOAK_SECONDS", 600), (int)state);
     return cmocka_run_group_tests_name("soak", tests, NULL, NULL);

@@ -54,6 +54,8 @@ void soak_batch_invariant(void **state);
 void soak_batch(void **state);
 void soak_serve_invariant(void **state);
 void soak_serve(void **state);
+void soak_keys(void **state);
+int soak_keys_end(void **state);  /* teardown */
 int soak_serve_end(void **state); /* teardown */
 
 #endif

@@ -371,13 +371,13 @@ static void run_part(bool invariant, double share)
 void soak_serve_invariant(void **state)
 {
     (void)state;
-    run_part(true, 0.4);
+    run_part(true, 0.3);
 }
 
 void soak_serve(void **state)
 {
     (void)state;
-    run_part(false, 0.4);
+    run_part(false, 0.3);
 }
 
 int soak_serve_end(void **state)

@@ -15,7 +15,7 @@ int self_command_run(int argc, char **argv)
     const struct command *command = command_find(argv[1]);
     if (!command || !options_parse(command, argc - 2, argv + 2, &opt))
         return EXIT_USAGE;
-    int code = command->run(&opt);
+    int code = console_end(command->run(&opt));
     options_finish(&opt);
     return code;
 }

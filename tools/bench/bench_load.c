@@ -60,11 +60,11 @@ static void look_at_model(const char *path, bool drop, struct residency *sum)
     if (of && of - base < 5)
         of = NULL;
     if (dgl_path_is_dir(path))
-        dir = strdup(path);
+        dir = dgl_strdup(path);
     else if (!of)
         look_at_file(path, drop, sum);
     else
-        dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+        dir = slash ? dgl_strndup(path, (size_t)(slash - path) + 1) : dgl_strdup(".");
     if (dir && of && !dgl_path_is_dir(path))
         /* Common part of the names of split files, of NAME-00001-of-00003.gguf: NAME. */
         prefix = (size_t)(of - base) - 5;

@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "tools/cli/bar.h"
 
@@ -249,6 +250,16 @@ int out_exit(bool written)
     if (written)
         return EXIT_OK;
     return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
+}
+
+int console_end(int code)
+{
+    const uint64_t failures = dgl_memory_take_failures();
+    return code == EXIT_OK && failures > 0
+               ? console_fail(
+                     "out of memory: the output may lack a part; free some memory, and run "
+                     "the command again")
+               : code;
 }
 
 int exit_code(enum dgl_status status)

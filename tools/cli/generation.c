@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/input.h"
 #include "tools/cli/options_table.h"
@@ -16,7 +17,7 @@
 
 static bool add_text(char **list, size_t *count, const char *text, const struct options *opt)
 {
-    char *copy = strdup(text);
+    char *copy = dgl_strdup(text);
     if (!copy)
         return console_refuse("out of memory for a text of %zu bytes", strlen(text));
     list[(*count)++] = copy;

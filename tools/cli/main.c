@@ -45,7 +45,7 @@ int main(int argc, char **argv)
             !engine_check_hints(&opt))
             code = EXIT_USAGE;
         else
-            code = command->run(&opt);
+            code = console_end(command->run(&opt));
     }
     if (code == EXIT_FAILED)
         options_tell_environment(command, &opt, engine_lacks_device());

@@ -254,6 +254,21 @@ static const struct option table[] = {
            "largest body of a request (default: 8388608)"),
     NUMBER("serve", 0, "max-connections", "N", I32, max_connections, 1, 65536,
            "connections at once (default: 512)"),
+    VALUE("serve", 0, "max-request-memory", "BYTES", PATH, max_request_memory,
+          "memory of all requests together, with K, M or G; above it new requests get 503 "
+          "(default: a quarter of the memory)"),
+    WORD("serve", 0, "share-prefix", "all|key|none", WORD, share_prefix, "all|key|none",
+         "which requests share the KV cache of equal beginnings of prompts: all, those of one key "
+         "(or address), or none (default: key with several keys, else all)"),
+    NUMBER("serve", 0, "max-client-connections", "N", I32, max_client_connections, 1, 65536,
+           "connections from one address (default: a quarter of --max-connections; no limit for "
+           "this machine)"),
+    NUMBER("serve", 0, "max-client-requests", "N", I32, max_client_requests, 1, 65536,
+           "answers of one key, or of one address without keys, that wait or run (default: half "
+           "of --parallel and --queue, if there can be several clients)"),
+    NUMBER("serve", 0, "max-client-tokens", "N", I32, max_client_tokens, 1, I32_MAX,
+           "prompt tokens of one key, or of one address without keys, that wait or run (default: "
+           "no limit)"),
     NUMBER("serve", 0, "sse-ping-interval", "S", I32, sse_ping_interval, 1, 86400,
            "seconds after which an idle stream sends a comment, so that proxies keep it "
            "(default: 10)"),

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define OPTIONS_MAX_STRS  32
-#define OPTIONS_MAX_ROWS  192 /* rows of the table */
+#define OPTIONS_MAX_ROWS  224 /* rows of the table */
 #define OPTIONS_MAX_NOTES 16
 
 /* Repeatable string option. NULL follows the last item. */
@@ -86,6 +86,8 @@ struct options {
         sse_ping_interval;
     struct option_strs alias, trust_proxy;
     const char *template_kwargs, *reasoning_format, *api_prefix;
+    const char *max_request_memory, *share_prefix;
+    int32_t max_client_connections, max_client_requests, max_client_tokens; /* 0: the default */
     bool insecure, no_page;
     /* bench serve */
     double rate, duration, slo_ttft, slo_itl;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tools/cli/report.h"
+#include "core/base/mem.h"
 
 /* GPU time of a phase; 0 = some of it is unknown. */
 static uint64_t phase_ns(const struct dgl_profile *p, enum dgl_phase phase)
@@ -89,7 +90,7 @@ static void put_steps(struct dgl_buf *out, const struct dgl_profile *p, int32_t 
         offsetof(struct dgl_profile_step, gpu_ns), offsetof(struct dgl_profile_step, readback_ns)};
     size_t timed = 0, told = 0;
     double us[4];
-    uint64_t *scratch = p->num_steps ? calloc(p->num_steps, sizeof(*scratch)) : NULL;
+    uint64_t *scratch = p->num_steps ? dgl_calloc(p->num_steps, sizeof(*scratch)) : NULL;
     if (!scratch)
         return;
     for (size_t i = 0; i < p->num_steps; i++) {

@@ -25,7 +25,9 @@ void session_note_finish(struct session_note *note)
 bool session_place_is_fit(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *dir = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, slash - path);
+    char *dir = !slash          ? dgl_strdup(".")
+                : slash == path ? dgl_strdup("/")
+                                : dgl_strndup(path, slash - path);
     const bool ok = dir && (dgl_path_present(path) || access(dir, W_OK | X_OK) == 0);
     if (!ok)
         console_error("--session %s: no file can be made there: %s", DGL_PRINTABLE(path),

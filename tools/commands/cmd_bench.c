@@ -6,6 +6,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
+#include "core/base/mem.h"
 #include "core/base/status.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/commands.h"
@@ -409,7 +410,7 @@ int command_bench(const struct options *opt)
         return strcmp(opt->arg[0], "compare") == 0 ? bench_compare(opt)
                : strcmp(opt->arg[0], "serve") == 0 ? bench_serve(opt)
                                                    : bench_load(opt);
-    struct bench_report *report = calloc(1, sizeof(*report));
+    struct bench_report *report = dgl_calloc(1, sizeof(*report));
     if (!report)
         return console_fail("bench: no memory for results");
     report->opt = opt;

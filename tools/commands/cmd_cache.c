@@ -71,7 +71,7 @@ static bool open_folder(struct folder *f, bool devices)
             f->others++;
             continue;
         }
-        c->name = strdup(names[i]);
+        c->name = dgl_strdup(names[i]);
         if (c->name && devices && c->kind->records) {
             c->device = dgl_records_device(f->dir, c->name, MOST_BYTES);
         } else if (c->name && devices) {
@@ -80,10 +80,10 @@ static bool open_folder(struct folder *f, bool devices)
             if (dgl_cache_read(f->dir, c->name, MOST_BYTES, false, &bytes, &len) &&
                 len >= DGL_CACHE_DEVICE_AT + DGL_CACHE_DEVICE_BYTES &&
                 bytes[DGL_CACHE_VERSION_AT] == DGL_CACHE_VERSION)
-                c->device = strndup(bytes + DGL_CACHE_DEVICE_AT, DGL_CACHE_DEVICE_BYTES - 1);
+                c->device = dgl_strndup(bytes + DGL_CACHE_DEVICE_AT, DGL_CACHE_DEVICE_BYTES - 1);
             free(bytes);
         }
-        c->device = c->device ? c->device : strdup("");
+        c->device = c->device ? c->device : dgl_strdup("");
         f->count++;
         ok = c->name && c->device;
     }

@@ -131,7 +131,7 @@ static bool add_tensor(struct groups *groups, const struct dgl_tensor_info *t)
         if (!dgl_grow((void **)&groups->list, &groups->cap, at + 1, sizeof(*groups->list)))
             goto failed;
         groups->list[at] = (struct group){.rank = t->rank, .num_numbers = num};
-        groups->list[at].pattern = pattern.p ? dgl_buf_take(&pattern) : strdup("");
+        groups->list[at].pattern = pattern.p ? dgl_buf_take(&pattern) : dgl_strdup("");
         if (!groups->list[at].pattern)
             goto failed;
         groups->count++;

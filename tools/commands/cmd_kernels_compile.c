@@ -41,23 +41,6 @@ static const char *const verdict_names[] = {
 #define MAX_MEMORY_BYTES (1ull << 40)
 #define MAX_MEMORY_WORDS "1024G"
 
-/* Parses a number of bytes, with K, M or G (binary). Returns false if it is malformed, below 1 MiB
- * or above MAX_MEMORY_BYTES. */
-static bool parse_bytes(const char *text, uint64_t *out)
-{
-    struct dgl_str rest = dgl_str_of(text);
-    int shift = 0;
-    const char last = rest.len ? rest.p[rest.len - 1] : '\0';
-    if (last == 'K' || last == 'M' || last == 'G') {
-        shift = last == 'K' ? 10 : last == 'M' ? 20 : 30;
-        rest.len--;
-    }
-    if (!dgl_parse_u64(rest, MAX_MEMORY_BYTES >> shift, out))
-        return false;
-    *out <<= shift;
-    return *out >= 1u << 20;
-}
-
 bool kernels_compile_check(const struct options *opt)
 {
     uint64_t bytes;
@@ -68,7 +51,8 @@ bool kernels_compile_check(const struct options *opt)
             DGL_PRINTABLE(opt->arg[1]));
     if (opt->shape && opt->model)
         return console_refuse("kernels check --compile-only: give either --shape or -m");
-    if (opt->memory_limit && !parse_bytes(opt->memory_limit, &bytes))
+    if (opt->memory_limit &&
+        !dgl_parse_bytes(dgl_str_of(opt->memory_limit), 1u << 20, MAX_MEMORY_BYTES, &bytes))
         return console_refuse(
             "--memory-limit: '%s': wanted a whole number of bytes with or without K, M "
             "or G, from 1M to " MAX_MEMORY_WORDS,
@@ -218,7 +202,8 @@ int kernels_compile(struct engine *e, const struct options *opt)
     path = opt->shape ? shape : model_path(opt, bundled);
     if (!path)
         return EXIT_FAILED;
-    if (opt->memory_limit && !parse_bytes(opt->memory_limit, &memory_bytes))
+    if (opt->memory_limit &&
+        !dgl_parse_bytes(dgl_str_of(opt->memory_limit), 1u << 20, MAX_MEMORY_BYTES, &memory_bytes))
         return EXIT_USAGE;
     if (!opt->shape)
         TRY(dgl_model_find(&e->console.log, path));

@@ -40,7 +40,7 @@ static bool add_model(void *priv, const struct dgl_model_entry *entry)
     struct dgl_buf name = {0};
     dgl_buf_visible(&name, dgl_str_of(entry->name));
     struct row row = {.name = dgl_buf_take(&name),
-                      .quantization = strdup(entry->quantization),
+                      .quantization = dgl_strdup(entry->quantization),
                       .form = entry->form,
                       .bytes = entry->bytes};
     l->failed = !row.name || !row.quantization ||

@@ -5,6 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine.h"
@@ -40,7 +41,7 @@ static enum dgl_status pieces_init(const struct tokenize *t, const int32_t *ids,
                                    struct pieces *out)
 {
     *out = (struct pieces){.t = t, .ids = ids, .count = count};
-    out->ends = malloc((count + 1) * sizeof(*out->ends));
+    out->ends = dgl_malloc((count + 1) * sizeof(*out->ends));
     if (!out->ends)
         return dgl_fail_memory(&t->console.log, "pieces", count);
     return dgl_decode_pieces(&t->console.log, t->tok, ids, count, out->ends, &out->text,
@@ -145,7 +146,7 @@ static enum dgl_status read_ids(const struct tokenize *t, struct dgl_json_reader
     if (status != DGL_OK)
         return status;
     free(out->ids);
-    out->ids = malloc((dgl_json_count(array) + 1) * sizeof(*out->ids));
+    out->ids = dgl_malloc((dgl_json_count(array) + 1) * sizeof(*out->ids));
     out->count = 0;
     if (!out->ids)
         return dgl_fail_memory(r.log, "ids", dgl_json_count(array) * sizeof(*out->ids));

@@ -1,5 +1,5 @@
 /* serve: OpenAI's HTTP interface over one model. The main thread loads the model and owns the
- * device, libmicrohttpd's threads read and send, one more looks after clients, and one reads large
+ * device, libmicrohttpd's threads read and send, one more looks after clients, and some read large
  * bodies. */
 #include "tools/serve/serve.h"
 
@@ -14,6 +14,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
 #include "tools/cli/commands.h"
@@ -22,6 +23,7 @@
 #include "tools/watch/watch.h"
 
 #define LOOK_MS     200
+#define READERS     4 /* threads that read large bodies */
 #define MAX_KEYS    256
 #define MAX_KEYFILE ((size_t)1 << 16)
 
@@ -124,7 +126,8 @@ bool command_serve_check(const struct options *opt)
             return console_refuse("--trust-proxy %s: wanted an IP address, a net such as "
                                   "10.0.0.0/8, or unix",
                                   DGL_PRINTABLE(opt->trust_proxy.item[i]));
-    return serve_listen_check(opt) && serve_defaults_check(opt) && watch_check(opt);
+    return serve_listen_check(opt) && serve_defaults_check(opt) && serve_share_check(opt) &&
+           watch_check(opt);
 }
 
 static bool add_key(struct serve *s, struct dgl_str key)
@@ -136,7 +139,7 @@ static bool add_key(struct serve *s, struct dgl_str key)
         return console_refuse("serve: more than %d keys, or one with U+0000", MAX_KEYS);
     if (!is_sendable(key))
         return console_refuse("serve: a key has a control character, which no client can send");
-    s->keys[s->num_keys] = strndup(key.p, key.len);
+    s->keys[s->num_keys] = dgl_strndup(key.p, key.len);
     if (!s->keys[s->num_keys])
         return console_refuse("out of memory for the keys");
     s->num_keys++;
@@ -290,6 +293,7 @@ static enum dgl_status open_template(struct serve *s)
 static enum dgl_status open_model(struct serve *s)
 {
     struct dgl_batch_info info;
+    struct dgl_memory memory;
     enum dgl_status status = DGL_OK;
     TRY(engine_open(&s->engine, s->opt, NULL, false));
     TRY(dgl_batch_create(s->engine.model,
@@ -304,10 +308,12 @@ static enum dgl_status open_model(struct serve *s)
     TRY(name_model(s));
     dgl_batch_get_info(s->batch, &info);
     serve_metrics_batch(&s->metrics, &info);
-    s->most_choices = (size_t)info.sequences + (size_t)info.queue;
+    s->context = info.context;
+    serve_share_set_answers(s, (size_t)info.sequences + (size_t)info.queue);
     dgl_session_estimate(s->engine.model,
                          dgl_session_params(.context = info.context, .chunk = s->opt->ubatch),
-                         &s->metrics.memory);
+                         &memory);
+    serve_metrics_memory(&s->metrics, &memory);
     label_model(s);
 done:
     return status;
@@ -366,7 +372,8 @@ static bool print_address(const struct serve *s)
 static int serve_run(struct serve *s)
 {
     struct console console;
-    pthread_t looker, reader;
+    pthread_t looker, readers[READERS];
+    size_t num_readers = 0;
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
     catch_signals(false);
@@ -375,7 +382,10 @@ static int serve_run(struct serve *s)
         return EXIT_FAILED;
     if (pthread_create(&looker, NULL, look_after_clients, s) != 0)
         return console_fail("serve: no thread can be made");
-    if (pthread_create(&reader, NULL, serve_job_read_large, s) != 0) {
+    while (num_readers < READERS &&
+           pthread_create(&readers[num_readers], NULL, serve_job_read_large, s) == 0)
+        num_readers++;
+    if (num_readers == 0) {
         console_error("serve: no second thread can be made");
         atomic_store(&s->stopping, true);
         pthread_join(looker, NULL);
@@ -410,9 +420,10 @@ static int serve_run(struct serve *s)
     atomic_store(&s->stopping, true);
     pthread_mutex_lock(&s->lock);
     s->reads_no_more = true;
-    pthread_cond_signal(&s->large);
+    pthread_cond_broadcast(&s->large);
     pthread_mutex_unlock(&s->lock);
-    pthread_join(reader, NULL);
+    for (size_t i = 0; i < num_readers; i++)
+        pthread_join(readers[i], NULL);
     pthread_join(looker, NULL);
     return code;
 }
@@ -437,7 +448,9 @@ int command_serve(const struct options *opt)
     free(s.keys);
     dgl_buf_finish(&s.metrics.model);
     serve_defaults_close(&s);
+    serve_share_close(&s);
     serve_page_close(&s);
     serve_log_close(&s);
+    dgl_memory_take_failures(); /* answers were checked one by one */
     return code;
 }

@@ -12,6 +12,7 @@
 #include "tools/cli/generation.h"
 #include "tools/serve/serve_metrics.h"
 #include "tools/serve/serve_request.h"
+#include "tools/serve/serve_share.h"
 
 struct MHD_Connection;
 struct MHD_Daemon;
@@ -91,6 +92,10 @@ struct serve_exchange {
     struct serve *server;
     struct serve_exchange *next, *before; /* list of the server, under the server's lock */
     struct serve_exchange *next_job;      /* next job, or next large body */
+    struct serve_tenant *tenant;          /* NULL before serve_share_join() */
+    /* Places of its answers in the queue, with the tokens of its prompts. Answers in the batch.
+     * Under the server's lock. */
+    size_t places, place_tokens, active;
     enum serve_kind kind;
     atomic_int refs;
     pthread_mutex_t lock;
@@ -107,8 +112,10 @@ struct serve_exchange {
     const char *policy;  /* Content-Security-Policy of a page */
     bool retry;          /* send Retry-After */
     struct dgl_buf out;
-    size_t sent;      /* bytes of `out` that were sent */
-    uint64_t told_ns; /* time when `out` last grew */
+    const char *fixed; /* static answer in place of `out`, or NULL */
+    size_t sent;       /* bytes of `out` that were sent */
+    uint64_t told_ns;  /* time when `out` last grew */
+    uint64_t charged;  /* bytes of serve_shares.bytes */
     /* Owned by the HTTP thread: */
     char method[12], path[128], client[64], origin[128];
     char id[SERVE_ID_BYTES]; /* of the request: the client's X-Request-Id, or a new one */
@@ -128,12 +135,21 @@ struct serve_exchange {
     size_t *ends;                 /* [num_prompts], end of each prompt in prompt_ids */
     char *prompt_end;             /* chat: text of the last tokens of the prompt */
     struct serve_choice *choices; /* [num_choices] */
-    size_t num_choices, num_ended;
+    size_t num_choices, num_started, num_ended;
+    bool abandoned; /* no more choices are started */
     struct serve_embedding embed;
     size_t prompt_tokens, reused_tokens, tokens;
-    char name[40]; /* "chatcmpl-..." */
+    uint64_t scope; /* of its pages in the prefix cache */
+    char name[40];  /* "chatcmpl-..." */
     int64_t created;
 };
+
+/* A socket whose client may still send a body that nobody wants. */
+struct serve_lingering {
+    int fd;         /* a duplicate */
+    uint64_t until; /* dgl_now_ns(); 0 if the slot is free */
+};
+#define SERVE_LINGERING 32
 
 struct serve {
     const struct options *opt;
@@ -149,7 +165,9 @@ struct serve {
     char model_name[256];                   /* in answers: the first of its names */
     struct dgl_str names[OPTIONS_MAX_STRS]; /* [num_names], all names that requests may use */
     size_t num_names;
-    size_t most_choices;            /* largest number of choices of one request */
+    int32_t context;  /* tokens of a sequence */
+    size_t unstarted; /* answers that clients left before they were started */
+    struct serve_shares shares;
     struct serve_exchange *running; /* the engine's jobs, by next_job; owns a reference each */
     struct serve_metrics metrics;
     struct MHD_Daemon *http;
@@ -166,16 +184,17 @@ struct serve {
     bool log_drops; /* a reader of the log was too slow, and a line about it was printed */
     pthread_mutex_t lock;
     pthread_cond_t wake;  /* wakes the engine */
-    pthread_cond_t large; /* wakes the thread that reads large bodies */
+    pthread_cond_t large; /* wakes a thread that reads large bodies */
     /* Protected by `lock`: */
     struct serve_exchange *exchanges;
     struct serve_exchange *first_job, *last_job;
     bool over;                                       /* jobs are no longer accepted */
     struct serve_exchange *first_large, *last_large; /* large bodies; owns a reference each */
-    bool reads_no_more;       /* the thread that reads large bodies must end */
+    bool reads_no_more;       /* the threads that read large bodies must end */
     struct serve_link *links; /* connections */
     unsigned max_links;       /* largest number of open connections */
-    char unwell[256];         /* reason why /health reports a failure, or "" */
+    struct serve_lingering lingering[SERVE_LINGERING];
+    char unwell[256]; /* reason why /health reports a failure, or "" */
     /* Used without a lock: */
     atomic_bool ready;        /* the model can answer */
     atomic_bool draining;     /* new requests are refused */
@@ -206,6 +225,8 @@ void serve_http_stop(struct serve *s);
 /* Called several times a second on a thread of the server. Looks for clients that left, that send
  * too slowly, or whose stream needs a sign of life. */
 void serve_http_look(struct serve *s);
+/* Returns the number of connections of an address. The caller must hold the server's lock. */
+unsigned serve_link_count(const struct serve *s, const char *client);
 
 /* ---- the access log -------------------------------------------------------------------------- */
 
@@ -250,7 +271,7 @@ void serve_defaults_close(struct serve *s);
 /* ---- the engine ------------------------------------------------------------------------------ */
 
 /* Runs on an HTTP thread. Makes a job of the body of the exchange, or answers it at once. Leaves a
- * large body to the thread of serve_job_read_large(). The caller must hold the exchange's lock. */
+ * large body to a thread of serve_job_read_large(). The caller must hold the exchange's lock. */
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind);
 /* Replaces a compressed body by its contents, at most `most` bytes. Returns false and fills *error
  * if it is refused. */

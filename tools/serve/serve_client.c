@@ -123,19 +123,33 @@ static void follow_proxies(struct serve_exchange *ex, struct MHD_Connection *con
     dgl_buf_finish(&f.list);
 }
 
-void serve_client_name(struct serve_exchange *ex, struct MHD_Connection *connection, bool head)
+void serve_client_address(const struct sockaddr *address, char *out, size_t size)
 {
-    const union MHD_ConnectionInfo *info =
-        mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *address = info ? info->client_addr : NULL;
-    ex->client[0] = '\0';
+    out[0] = '\0';
     if (address && address->sa_family == AF_UNIX)
-        snprintf(ex->client, sizeof(ex->client), "unix");
+        snprintf(out, size, "unix");
     else if (address && getnameinfo(address,
                                     address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
                                                                    : sizeof(struct sockaddr_in),
-                                    ex->client, sizeof(ex->client), NULL, 0, NI_NUMERICHOST) != 0)
-        ex->client[0] = '\0';
+                                    out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+        out[0] = '\0';
+}
+
+void serve_client_of(struct MHD_Connection *connection, char *out, size_t size)
+{
+    const union MHD_ConnectionInfo *info =
+        mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    serve_client_address(info ? info->client_addr : NULL, out, size);
+}
+
+bool serve_client_speaks_for_others(const struct options *opt, const char *client)
+{
+    return strcmp(client, "unix") == 0 || is_trusted(opt, dgl_str_of(client));
+}
+
+void serve_client_name(struct serve_exchange *ex, struct MHD_Connection *connection, bool head)
+{
+    serve_client_of(connection, ex->client, sizeof(ex->client));
     if (head && is_trusted(ex->server->opt, dgl_str_of(ex->client)))
         follow_proxies(ex, connection);
 }

@@ -25,6 +25,7 @@ static void write_answer(struct serve_exchange *ex)
         dgl_jw_key(&w, "embedding");
         if (ex->request.base64) {
             dgl_buf_base64(&text, row, width * sizeof(*row));
+            ex->out.failed |= text.failed;
             dgl_jw_cstr(&w, text.p);
         } else {
             dgl_jw_array(&w);
@@ -92,6 +93,7 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
     struct dgl_error why = {""};
     float *hidden = NULL;
     enum dgl_status status = DGL_OK;
+    dgl_memory_take_failures();
     pthread_mutex_lock(&ex->lock);
     const bool gone = ex->gone;
     pthread_mutex_unlock(&ex->lock);
@@ -101,8 +103,7 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
     s->engine.console.log.error = &why;
     if (!s->embedder)
         TRY(dgl_session_create(s->engine.model,
-                               dgl_session_params(.context = s->metrics.batch.context,
-                                                  .chunk = s->opt->ubatch,
+                               dgl_session_params(.context = s->context, .chunk = s->opt->ubatch,
                                                   .chunk_name = "--ubatch"),
                                &s->embedder));
     if (!e->rows) {

@@ -1,5 +1,6 @@
 /* The engine thread, which owns the device. Jobs become sequences of a batch; their tokens and
  * texts become answers. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 
 /* Sleep of the idle engine. Signals and the state of the device are checked this often. */
 #define IDLE_MS 100
+/* Idle time after which freed memory is returned to the system. */
+#define TRIM_NS 1000000000ull
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
@@ -42,12 +45,23 @@ void serve_exchange_unref(struct serve_exchange *ex)
     serve_request_finish(&ex->request);
     dgl_buf_finish(&ex->body);
     dgl_buf_finish(&ex->out);
+    serve_share_keep(ex, 0);
+    serve_share_leave(ex);
     pthread_mutex_destroy(&ex->lock);
     free(ex);
 }
 
+/* The answer if memory is exhausted. It needs none. */
+static const char no_memory[] = "{\"error\":{\"message\":\"out of memory for the answer\",\"type\":"
+                                "\"server_error\",\"param\":null,\"code\":null}}";
+
 void serve_exchange_answer(struct serve_exchange *ex, int status)
 {
+    ex->fixed = ex->out.failed || dgl_memory_take_failures() > 0 ? no_memory : NULL;
+    if (ex->fixed) {
+        ex->content_type = "application/json";
+        status = 500;
+    }
     ex->status = status;
     ex->state = EXCHANGE_ANSWERED;
     ex->finished = true;
@@ -61,7 +75,7 @@ void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *
     serve_log_note_error(ex, error);
     dgl_buf_finish(&ex->out);
     ex->content_type = "application/json";
-    ex->retry = error->status == 503;
+    ex->retry = error->status == 503 || error->status == 429;
     serve_error_write(&named, &ex->out);
     serve_exchange_answer(ex, error->status);
 }
@@ -86,6 +100,9 @@ static void end_job(struct serve_exchange *ex)
     while (*link != ex)
         link = &(*link)->next_job;
     *link = ex->next_job;
+    pthread_mutex_lock(&ex->server->lock);
+    serve_share_give(ex);
+    pthread_mutex_unlock(&ex->server->lock);
     serve_exchange_unref(ex);
 }
 
@@ -110,6 +127,7 @@ static bool take_token(void *priv, const struct dgl_token *token)
     struct serve_exchange *ex = c->exchange;
     const uint64_t now = dgl_now_ns();
     const bool first = c->last_ns == 0;
+    dgl_memory_take_failures(); /* only those of this answer count */
     serve_metrics_add(&ex->server->metrics, first ? HISTOGRAM_FIRST_TOKEN : HISTOGRAM_NEXT_TOKEN,
                       (double)(now - (first ? ex->body_ns : c->last_ns)) * 1e-9);
     c->last_ns = now;
@@ -129,6 +147,10 @@ static bool take_token(void *priv, const struct dgl_token *token)
                 ex->request.kind == SERVE_CHAT ? 0 : serve_reply_offset(c, token->chosen.id);
             memcpy(p->top, token->top, token->num_top * sizeof(*p->top));
         }
+    }
+    if (dgl_memory_take_failures() > 0 && !ex->finished) {
+        serve_reply_fail(ex, 500, "out of memory for the answer");
+        ok = false;
     }
     pthread_mutex_unlock(&ex->lock);
     return ok;
@@ -150,12 +172,16 @@ static bool take_text(void *priv, const char *text, size_t len)
 {
     struct serve_choice *c = priv;
     struct serve_exchange *ex = c->exchange;
+    dgl_memory_take_failures();
     pthread_mutex_lock(&ex->lock);
     bool ok = !ex->gone && !ex->finished;
     if (ok && c->reply)
         ok = dgl_reply_push(c->reply, text, len) == DGL_OK;
     else if (ok)
         serve_reply_text(c, text, len);
+    if (dgl_memory_take_failures() > 0 && !ex->finished)
+        serve_reply_fail(ex, 500, "out of memory for the answer");
+    ok = ok && !ex->finished && !ex->out.failed;
     pthread_mutex_unlock(&ex->lock);
     return ok;
 }
@@ -164,10 +190,18 @@ static void take_end(void *priv, const struct dgl_request_result *result)
 {
     struct serve_choice *c = priv;
     struct serve_exchange *ex = c->exchange;
+    dgl_memory_take_failures();
     pthread_mutex_lock(&ex->lock);
     c->id = 0;
     c->ended = true;
     ex->num_ended++;
+    const bool over = ex->num_ended == ex->num_choices;
+    /* Before the answer, so that the client's next request finds the places free. */
+    pthread_mutex_lock(&ex->server->lock);
+    serve_share_end(ex);
+    if (over)
+        serve_share_give(ex);
+    pthread_mutex_unlock(&ex->server->lock);
     if (c->index % ex->request.n == 0) {
         ex->prompt_tokens += result->num_prompt_ids;
         ex->reused_tokens += result->num_reused;
@@ -198,10 +232,9 @@ static void take_end(void *priv, const struct dgl_request_result *result)
                     : c->num_calls > 0 ? "tool_calls"
                                        : "stop";
         serve_reply_end(c);
-        if (ex->num_ended == ex->num_choices)
+        if (over)
             serve_reply_finish(ex);
     }
-    const bool over = ex->num_ended == ex->num_choices;
     pthread_mutex_unlock(&ex->lock);
     if (over)
         end_job(ex);
@@ -209,61 +242,91 @@ static void take_end(void *priv, const struct dgl_request_result *result)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* Submits all choices or none. If one is refused, the ones before it are cancelled. */
-static void start_job(struct serve_exchange *ex)
+/* Checks a request before its first choice is submitted, so that an invalid one gets an error status
+ * and not a stream. Begins the stream. */
+static void begin_job(struct serve_exchange *ex)
 {
     struct serve *s = ex->server;
     const struct serve_request *r = &ex->request;
     struct dgl_error why = {""};
-    enum dgl_status status = DGL_OK;
-    size_t submitted = 0;
-    s->engine.console.log.error = &why;
-    for (; submitted < ex->num_choices; submitted++) {
-        struct serve_choice *c = &ex->choices[submitted];
-        const size_t prompt = submitted / (size_t)r->n, first = prompt ? ex->ends[prompt - 1] : 0;
-        struct dgl_sampling sampling = r->sampling;
-        sampling.seed += submitted % (size_t)r->n;
-        c->exchange = ex;
-        c->index = (int32_t)submitted;
-        if (r->kind == SERVE_CHAT)
-            TRY(dgl_reply_create(
-                &s->engine.console.log,
-                dgl_reply_params(.tmpl = s->tmpl, .prompt_end = ex->prompt_end,
-                                 .continues = r->continues, .calls = r->num_functions > 0,
-                                 .functions = r->functions, .num_functions = r->num_functions,
-                                 .keep_reasoning = r->keep_reasoning, .part_cb = take_part,
-                                 .priv = c),
-                &c->reply));
-        TRY(dgl_batch_submit(
-            s->batch,
-            dgl_request_params(.ids = ex->prompt_ids + first, .num_ids = ex->ends[prompt] - first,
-                               .max_tokens = r->max_tokens, .sampling = sampling, .stop = r->stop,
-                               .num_stop = r->num_stop, .stop_ids = r->stop_ids,
-                               .num_stop_ids = r->num_stop_ids, .ignore_eos = r->ignore_eos,
-                               .no_reuse = !r->cache_prompt, .shown = s->shown,
-                               .num_shown = r->kind == SERVE_CHAT ? s->num_shown : 0,
-                               .logprobs = r->logprobs, .top_logprobs = r->top_logprobs,
-                               .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,
-                               .priv = c),
-            &c->id));
-        c->submit_ns = dgl_now_ns();
+    const struct dgl_log log = {.error = &why};
+    const enum dgl_status status = dgl_sampling_check(&log, &r->sampling);
+    if (status != DGL_OK) {
+        serve_reply_fail_call(ex, status, &why);
+        return;
     }
-done:
-    s->engine.console.log.error = NULL;
-    if (status == DGL_OK && r->stream) {
+    for (size_t i = 0; i < ex->num_choices; i++) {
+        struct serve_choice *c = &ex->choices[i];
+        c->exchange = ex;
+        c->index = (int32_t)i;
+        if (r->kind == SERVE_CHAT &&
+            dgl_reply_create(&log,
+                             dgl_reply_params(.tmpl = s->tmpl, .prompt_end = ex->prompt_end,
+                                              .calls = r->num_functions > 0,
+                                              .functions = r->functions,
+                                              .num_functions = r->num_functions,
+                                              .keep_reasoning = r->keep_reasoning,
+                                              .part_cb = take_part, .priv = c),
+                             &c->reply) != DGL_OK) {
+            serve_reply_fail(ex, 500, "out of memory for the answer");
+            return;
+        }
+    }
+    if (r->stream) {
         ex->state = EXCHANGE_STREAMS;
         ex->status = 200;
         ex->content_type = "text/event-stream";
         serve_reply_begin(ex);
         serve_exchange_wake(ex);
-    } else if (status != DGL_OK) {
-        serve_reply_fail_call(ex, status, &why);
-        ex->num_ended = ex->num_choices - submitted;
-        for (size_t i = 0; i < submitted; i++)
-            dgl_batch_cancel(s->batch, ex->choices[i].id);
     }
 }
 
+/* Submits the next choice of a job to the batch. */
+static void start_choice(struct serve_exchange *ex)
+{
+    struct serve *s = ex->server;
+    const struct serve_request *r = &ex->request;
+    struct dgl_error why = {""};
+    dgl_memory_take_failures();
+    pthread_mutex_lock(&ex->lock);
+    if (ex->gone || ex->finished) {
+        ex->abandoned = true;
+        pthread_mutex_unlock(&ex->lock);
+        return;
+    }
+    struct serve_choice *c = &ex->choices[ex->num_started];
+    const size_t prompt = ex->num_started / (size_t)r->n, first = prompt ? ex->ends[prompt - 1] : 0;
+    struct dgl_sampling sampling = r->sampling;
+    sampling.seed += ex->num_started % (size_t)r->n;
+    s->engine.console.log.error = &why;
+    const enum dgl_status status = dgl_batch_submit(
+        s->batch,
+        dgl_request_params(.ids = ex->prompt_ids + first, .num_ids = ex->ends[prompt] - first,
+                           .max_tokens = r->max_tokens, .prefix_scope = ex->scope,
+                           .sampling = sampling, .stop = r->stop, .num_stop = r->num_stop,
+                           .stop_ids = r->stop_ids, .num_stop_ids = r->num_stop_ids,
+                           .no_reuse = !r->cache_prompt, .ignore_eos = r->ignore_eos,
+                           .shown = s->shown, .num_shown = r->kind == SERVE_CHAT ? s->num_shown : 0,
+                           .logprobs = r->logprobs, .top_logprobs = r->top_logprobs,
+                           .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,
+                           .priv = c),
+        &c->id);
+    s->engine.console.log.error = NULL;
+    c->submit_ns = dgl_now_ns();
+    if (status == DGL_OK)
+        ex->num_started++;
+    else
+        serve_reply_fail_call(ex, status, &why);
+    ex->abandoned = status != DGL_OK;
+    pthread_mutex_unlock(&ex->lock);
+    if (status == DGL_OK) {
+        pthread_mutex_lock(&s->lock);
+        serve_share_start(ex);
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+/* Takes new jobs over from the HTTP threads. */
 static void take_jobs(struct serve *s, bool wait)
 {
     struct timespec until;
@@ -283,25 +346,83 @@ static void take_jobs(struct serve *s, bool wait)
         ex->next_job = s->running;
         s->running = ex;
         atomic_store(&s->beat_ns, dgl_now_ns());
+        dgl_memory_take_failures();
         pthread_mutex_lock(&ex->lock);
-        bool over = ex->gone;
-        if (!over && ex->request.kind != SERVE_EMBEDDING) {
-            start_job(ex);
-            over = ex->num_ended == ex->num_choices;
-        }
+        if (!ex->gone && ex->request.kind != SERVE_EMBEDDING)
+            begin_job(ex);
         pthread_mutex_unlock(&ex->lock);
-        if (over)
-            end_job(ex);
     }
 }
 
-static struct serve_exchange *oldest_embedding(const struct serve *s)
+/* Ends the jobs that were refused or whose clients left, if none of their choices is in the batch.
+ * Returns the number of choices that still wait for a place there. */
+static size_t drop_jobs(struct serve *s)
 {
-    struct serve_exchange *found = NULL;
-    for (struct serve_exchange *ex = s->running; ex; ex = ex->next_job)
-        if (ex->request.kind == SERVE_EMBEDDING)
-            found = ex;
-    return found;
+    size_t waiting = 0;
+    for (struct serve_exchange *ex = s->running, *next; ex; ex = next) {
+        next = ex->next_job;
+        pthread_mutex_lock(&ex->lock);
+        const bool wanted = !ex->gone && !ex->finished;
+        const size_t unstarted = ex->num_choices - ex->num_started;
+        const bool over = !wanted && ex->num_started == ex->num_ended;
+        pthread_mutex_unlock(&ex->lock);
+        waiting += wanted ? unstarted : 0;
+        if (!over)
+            continue;
+        s->unstarted += unstarted;
+        end_job(ex);
+    }
+    return waiting;
+}
+
+/* Returns the job whose next choice is to be started, or NULL. */
+static struct serve_exchange *next_job(struct serve *s)
+{
+    struct serve_exchange *best = NULL;
+    pthread_mutex_lock(&s->lock);
+    /* The newest job is the first of the list. */
+    for (struct serve_exchange *ex = s->running; ex; ex = ex->next_job) {
+        if (ex->num_started < ex->num_choices && !ex->abandoned &&
+            (!best || !serve_share_before(best, ex)))
+            best = ex;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return best;
+}
+
+/* Fills the batch. Choices wait here and not there, so that their order is fair and a waiting choice
+ * needs no memory of its own. Returns the number of choices that wait. */
+static size_t start_jobs(struct serve *s)
+{
+    struct dgl_batch_info info;
+    struct serve_exchange *ex = NULL;
+    do {
+        dgl_batch_get_info(s->batch, &info);
+        ex = info.running + info.waiting < (size_t)info.sequences ? next_job(s) : NULL;
+        if (ex)
+            start_choice(ex);
+    } while (ex);
+    return drop_jobs(s);
+}
+
+/* Returns the request for embeddings that is computed next, or NULL. A prompt that was begun is
+ * finished first. */
+static struct serve_exchange *next_embedding(struct serve *s)
+{
+    struct serve_exchange *best = NULL;
+    pthread_mutex_lock(&s->lock);
+    for (struct serve_exchange *ex = s->running; ex; ex = ex->next_job) {
+        if (ex->request.kind != SERVE_EMBEDDING)
+            continue;
+        if (ex->embed.done > 0) {
+            best = ex;
+            break;
+        }
+        if (!best || !serve_share_before(best, ex))
+            best = ex;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return best;
 }
 
 /* ---- the engine's thread --------------------------------------------------------------------- */
@@ -366,24 +487,41 @@ static bool rebuild(struct serve *s)
     return true;
 }
 
+/* Returns freed memory to the system once after work. Bodies of requests were allocated on several
+ * threads, and the C library keeps such memory otherwise. */
+static void trim_memory(bool idle, uint64_t *since_ns)
+{
+    const uint64_t now = dgl_now_ns();
+    if (!idle) {
+        *since_ns = now;
+    } else if (*since_ns && now - *since_ns > TRIM_NS) {
+        malloc_trim(0);
+        *since_ns = 0;
+    }
+}
+
 int serve_engine_run(struct serve *s)
 {
     const uint64_t drain_ns = (uint64_t)s->opt->drain_timeout * 1000000000u;
     struct watch *watch = NULL;
     struct dgl_batch_info info;
-    uint64_t drain_until = 0;
-    size_t left = 0;
+    uint64_t drain_until = 0, trim = dgl_now_ns();
+    size_t left = 0, waiting = 0;
     int hangups = 0, code = EXIT_OK, lost = 0;
     if (!watch_create(&watch, &s->engine, s->opt))
         return EXIT_FAILED;
     while (true) {
-        take_jobs(s, left == 0 && !oldest_embedding(s));
+        take_jobs(s, left + waiting == 0 && !next_embedding(s));
+        waiting = start_jobs(s);
         atomic_store(&s->beat_ns, left > 0 ? dgl_now_ns() : 0);
         enum dgl_status status = dgl_batch_step(s->batch, &left);
-        struct serve_exchange *embeds = oldest_embedding(s);
+        struct serve_exchange *embeds = next_embedding(s);
         if (status == DGL_OK && embeds) {
             bool over = false;
             atomic_store(&s->beat_ns, dgl_now_ns());
+            pthread_mutex_lock(&s->lock);
+            embeds->tenant->turn = ++s->shares.turn;
+            pthread_mutex_unlock(&s->lock);
             status = serve_embed_step(embeds, &over);
             if (over)
                 end_job(embeds);
@@ -396,7 +534,10 @@ int serve_engine_run(struct serve *s)
         }
         atomic_store(&s->beat_ns, left > 0 ? dgl_now_ns() : 0);
         dgl_batch_get_info(s->batch, &info);
+        info.waiting += waiting;
+        info.cancelled += s->unstarted;
         serve_metrics_batch(&s->metrics, &info);
+        trim_memory(left + waiting == 0 && !next_embedding(s), &trim);
         if (left > 0)
             watch_poll(watch);
         else

@@ -10,11 +10,26 @@
 #include "core/base/clock.h"
 #include "tools/serve/serve_http.h"
 
-/* Part of a refused body that is read, so that the client can read the answer. */
+/* Part of a body that is read after it exceeded a limit, so that the client can read the answer. */
 #define DISCARD_BYTES (64u << 20)
 #define THREADS       4
 
 /* ---- requests -------------------------------------------------------------------------------- */
+
+/* Closes a connection at once if its address has too many. */
+static enum MHD_Result accept_client(void *priv, const struct sockaddr *address, socklen_t len)
+{
+    struct serve *s = priv;
+    char client[64];
+    (void)len;
+    serve_client_address(address, client, sizeof(client));
+    if (serve_client_speaks_for_others(s->opt, client))
+        return MHD_YES;
+    pthread_mutex_lock(&s->lock);
+    const bool crowded = serve_share_is_crowded(s, client);
+    pthread_mutex_unlock(&s->lock);
+    return crowded ? MHD_NO : MHD_YES;
+}
 
 static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connection *connection,
                                              const char *target, const char *method)
@@ -72,6 +87,31 @@ static size_t unescape(void *priv, struct MHD_Connection *connection, char *text
     return (size_t)(out - text);
 }
 
+/* Returns true if bytes of a body follow the head. */
+static bool has_body(struct MHD_Connection *connection, const struct serve_exchange *ex)
+{
+    /* libmicrohttpd reads no further request after an early answer only for these methods. */
+    const bool may = strcmp(ex->method, "POST") == 0 || strcmp(ex->method, "PUT") == 0;
+    return may &&
+           (ex->announced > 0 || mhd.lookup_connection_value(connection, MHD_HEADER_KIND,
+                                                             MHD_HTTP_HEADER_TRANSFER_ENCODING));
+}
+
+/* Appends to the body. Refuses the request if all requests take too much memory. */
+static void take_bytes(struct serve_exchange *ex, const char *bytes, size_t len)
+{
+    const size_t before = ex->body.cap;
+    struct serve_error error = {0};
+    dgl_buf_append(&ex->body, bytes, len);
+    if (ex->body.cap == before || serve_share_charge(ex, ex->body.cap - before))
+        return;
+    serve_share_refuse_bytes(ex->server, ex->announced ? ex->announced : ex->body.len, &error);
+    dgl_buf_finish(&ex->body);
+    serve_share_keep(ex, 0);
+    serve_exchange_refuse(ex, &error);
+    ex->discards = true;
+}
+
 static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, const char *target,
                               const char *method, const char *version, const char *bytes,
                               size_t *len, void **of_request)
@@ -79,6 +119,7 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
     struct serve *s = priv;
     struct serve_exchange *ex = *of_request;
     enum MHD_Result result = MHD_YES;
+    dgl_memory_take_failures(); /* only those of this step count */
     if (!ex) {
         struct serve_link *link = serve_link_of(connection);
         ex = *of_request = begin_exchange(s, connection, target, method);
@@ -87,20 +128,26 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
         if (link) {
             atomic_store(&link->since_ns, dgl_now_ns());
             atomic_store(&link->begun, true);
+            atomic_store(&link->received, 0);
         }
         pthread_mutex_lock(&ex->lock);
         serve_head_decide(ex, connection,
                           &(const struct serve_first_line){method, target, version});
         ex->discards = ex->state == EXCHANGE_ANSWERED;
-        const char *expects = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Expect");
-        if (ex->closes || (ex->discards && expects) || /* the client waits before the body */
-            (ex->discards && ex->announced > (uint64_t)s->opt->max_body + DISCARD_BYTES))
+        /* An answer that does not depend on the body does not wait for it. */
+        ex->closes |= ex->discards && has_body(connection, ex);
+        if (ex->closes) {
+            serve_link_linger(connection);
             result = serve_send_answer(ex, connection);
+        }
         pthread_mutex_unlock(&ex->lock);
         return result;
     }
     pthread_mutex_lock(&ex->lock);
     if (*len > 0) {
+        struct serve_link *link = serve_link_of(connection);
+        if (link)
+            atomic_store(&link->received, ex->sent + *len);
         ex->sent += *len; /* counts the body until there is an answer */
         if (!ex->discards && ex->sent > (size_t)s->opt->max_body) {
             serve_reply_fail(ex, 413, "the body has more than the %lld bytes that are taken",
@@ -108,7 +155,7 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
             ex->discards = true;
         }
         if (!ex->discards)
-            dgl_buf_append(&ex->body, bytes, *len);
+            take_bytes(ex, bytes, *len);
         if (ex->discards && ex->sent > (size_t)s->opt->max_body + DISCARD_BYTES)
             result = MHD_NO;
         *len = 0;
@@ -204,9 +251,10 @@ bool serve_http_start(struct serve *s)
     if (fd < 0)
         return false;
     s->max_links = limit;
+    serve_share_open(s);
     s->http = mhd.start_daemon(
-        MHD_USE_EPOLL_INTERNALLY | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL, handle, s,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, limit,
+        MHD_USE_EPOLL_INTERNALLY | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC, 0, accept_client, s,
+        handle, s, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, limit,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opt->timeout,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVE_HEAD_BYTES, MHD_OPTION_THREAD_POOL_SIZE,
         limit >= 4 * THREADS ? (unsigned)THREADS : 1u, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,

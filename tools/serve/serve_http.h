@@ -32,10 +32,12 @@ struct serve_link {
     struct serve *server;
     struct serve_link *next, *before;
     int fd;
+    char client[64]; /* its address */
     /* busy: a request is being answered. begun: also if only a part of a request was received. */
     atomic_bool busy, begun;
     _Atomic uint64_t since_ns;
-    bool asked;         /* a request was begun or refused on this connection */
+    _Atomic uint64_t received; /* bytes of the body */
+    bool asked;                /* a request was begun or refused on this connection */
     const char *target; /* target of the request that begins, in the buffer of libmicrohttpd */
     size_t target_len;  /* bytes before the first NUL */
 };
@@ -45,6 +47,10 @@ struct serve_link *serve_link_of(struct MHD_Connection *connection);
 /* MHD's notification of connections; `priv` is the server. */
 void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
                      enum MHD_ConnectionNotificationCode how);
+/* Keeps the socket open for a moment after libmicrohttpd closes it, and reads the rest of a body that
+ * nobody wants. If a socket is closed over bytes that were not read, the client's kernel may drop the
+ * answer. */
+void serve_link_linger(struct MHD_Connection *connection);
 /* Part of serve_http_look(). Returns false if not all connections could be checked. */
 bool serve_link_look(struct serve *s);
 /* Marks an exchange whose client left. The caller must hold the exchange's lock. */
@@ -54,6 +60,12 @@ void serve_exchange_leave(struct serve_exchange *ex);
 void serve_http_refused(struct serve *s, struct MHD_Connection *connection,
                         const struct serve_error *error);
 
+/* Writes the numeric form of an address, "unix" for a Unix socket, or "" if it is unknown. */
+void serve_client_address(const struct sockaddr *address, char *out, size_t size);
+/* The same for the other end of a connection. */
+void serve_client_of(struct MHD_Connection *connection, char *out, size_t size);
+/* Returns true if many clients may share the address: a Unix socket, or a trusted proxy. */
+bool serve_client_speaks_for_others(const struct options *opt, const char *client);
 /* Sets the address of the client: that of the connection, or if a trusted proxy sent the request,
  * the nearest address of X-Forwarded-For that is no trusted proxy. The connection's address is then
  * in ex->facts.proxy. `head`: the headers were received. */

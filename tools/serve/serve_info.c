@@ -52,7 +52,7 @@ static void write_model(const struct serve *s, struct dgl_str name, struct dgl_j
     dgl_jw_field_cstr(w, "quantization", info->quantization);
     dgl_jw_field_u64(w, "parameters", info->parameters);
     dgl_jw_field_i64(w, "vocab", info->vocab);
-    dgl_jw_field_i64(w, "context", s->metrics.batch.context);
+    dgl_jw_field_i64(w, "context", s->context);
     dgl_jw_end_object(w);
     dgl_jw_end_object(w);
 }

@@ -1,5 +1,5 @@
 /* Makes a job of the body of a request. The thread that reads a body also renders and tokenizes its
- * prompts. One separate thread reads large bodies, one after another. Requests that need no device
+ * prompts. Separate threads read large bodies. Requests that need no device
  * are answered here. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +72,12 @@ static bool check_template(const struct serve *s, const struct serve_request *r,
     return true;
 }
 
+/* Returns true if a call failed for a reason that is not in the request. */
+static bool is_fault(enum dgl_status status, const struct dgl_error *why)
+{
+    return status == DGL_ERR_NO_MEMORY || !why->text[0];
+}
+
 static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
 {
     struct serve *s = ex->server;
@@ -79,7 +85,7 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
     struct dgl_error why = {""};
     const struct dgl_log log = {.error = &why};
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(s->engine.model);
-    const int32_t context = s->metrics.batch.context;
+    const int32_t context = s->context;
     const size_t prompts = r->kind == SERVE_CHAT ? 1 : r->num_prompts;
     const char *name = field_of[r->kind];
     size_t cap = 0;
@@ -113,7 +119,7 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
                            dgl_encode_params(.add_special = true, .source = name), &ids, &count);
         }
         if (status != DGL_OK)
-            return serve_refuse(error, why.text[0] ? 400 : 500, name, "%s%s",
+            return serve_refuse(error, is_fault(status, &why) ? 500 : 400, name, "%s%s",
                                 why.text[0] ? why.text : dgl_status_str(status),
                                 r->continue_implied ? continue_advice : "");
         const int32_t bos = dgl_model_get_info(s->engine.model)->bos_id;
@@ -150,29 +156,46 @@ static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
     int32_t *ids = NULL;
     char *text = NULL;
     size_t count = 0;
-    bool ok = false;
+    enum dgl_status status;
     if (!tok)
         return serve_refuse(error, 400, NULL, "the model has no tokenizer");
     struct dgl_json_writer w = report_object(&ex->out);
     if (r->kind == SERVE_TOKENIZE) {
-        ok = dgl_encode(&log, tok, r->prompts->text.p, r->prompts->text.len,
-                        dgl_encode_params(.add_special = r->add_special,
-                                          .no_parse_special = !r->parse_special),
-                        &ids, &count) == DGL_OK;
+        status = dgl_encode(
+            &log, tok, r->prompts->text.p, r->prompts->text.len,
+            dgl_encode_params(.add_special = r->add_special, .no_parse_special = !r->parse_special),
+            &ids, &count);
         report_ids(&w, "tokens", ids, count);
     } else {
-        ok = dgl_decode(&log, tok, r->prompts->ids, r->prompts->num_ids, false, &text, &count) ==
-             DGL_OK;
-        dgl_jw_field_str(&w, "content", (struct dgl_str){ok ? text : "", ok ? count : 0});
+        status = dgl_decode(&log, tok, r->prompts->ids, r->prompts->num_ids, false, &text, &count);
+        dgl_jw_field_str(
+            &w, "content",
+            (struct dgl_str){status == DGL_OK ? text : "", status == DGL_OK ? count : 0});
     }
     dgl_jw_end_object(&w);
     dgl_free(ids);
     dgl_free(text);
-    if (!ok)
-        return serve_refuse(error, why.text[0] ? 400 : 500, NULL, "%s",
+    if (status != DGL_OK)
+        return serve_refuse(error, is_fault(status, &why) ? 500 : 400, NULL, "%s",
                             why.text[0] ? why.text : "the text cannot be read");
     serve_exchange_answer(ex, 200);
     return true;
+}
+
+/* Frees everything that is not needed once the ids of the prompts are made, because the request may
+ * wait long. */
+static void release(struct serve_exchange *ex)
+{
+    const struct serve_request *r = &ex->request;
+    const struct serve *s = ex->server;
+    const size_t prompts = r->num_prompts ? r->num_prompts : 1;
+    uint64_t kept = ex->ends ? ex->ends[prompts - 1] * sizeof(*ex->prompt_ids) : 0;
+    kept += ex->num_choices * sizeof(*ex->choices);
+    if (r->kind == SERVE_EMBEDDING && ex->ends) /* the vectors, and their text */
+        kept += prompts * (size_t)dgl_model_get_info(s->engine.model)->hidden * 24;
+    dgl_buf_finish(&ex->body);
+    serve_request_release(&ex->request);
+    serve_share_keep(ex, kept);
 }
 
 static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct serve_error *error)
@@ -185,6 +208,9 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         return serve_refuse(error, 503, NULL,
                             atomic_load(&s->ready) ? "the server is stopping"
                                                    : "the model is being loaded");
+    const uint64_t cost = serve_request_cost(body, ex->body.len);
+    if (!serve_share_charge(ex, cost))
+        return serve_share_refuse_bytes(s, cost, error);
     if (!serve_request_read(kind, &s->defaults, body, ex->body.len, r, error))
         return false;
     if (r->model.len > 0 && !serve_has_name(s, r->model) &&
@@ -212,12 +238,12 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     }
     const size_t prompts = kind == SERVE_CHAT ? 1 : r->num_prompts;
     ex->num_choices = kind == SERVE_EMBEDDING ? 0 : prompts * (size_t)r->n;
-    if (ex->num_choices > s->most_choices) {
+    if (ex->num_choices > s->shares.most_answers) {
         const size_t wanted = ex->num_choices;
         ex->num_choices = 0;
         return serve_refuse(error, 400, r->n > 1 ? "n" : "prompt",
                             "the request wants %zu answers, at most %zu can wait", wanted,
-                            s->most_choices);
+                            s->shares.most_answers);
     }
     ex->choices = dgl_new_array(struct serve_choice, ex->num_choices);
     if (!ex->choices) {
@@ -231,9 +257,15 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     snprintf(ex->name, sizeof(ex->name), "%s-%016llx", kind == SERVE_CHAT ? "chatcmpl" : "cmpl",
              (unsigned long long)unique[0]);
     ex->created = (int64_t)time(NULL);
+    ex->scope = serve_share_scope(ex, unique[0]);
+    if (dgl_memory_take_failures() > 0)
+        return serve_refuse(error, 500, NULL, "out of memory for the request");
+    release(ex);
     pthread_mutex_lock(&s->lock);
-    const bool over = s->over;
-    if (!over) {
+    const bool over = s->over,
+               taken = !over && serve_share_take(ex, ex->num_choices ? ex->num_choices : 1,
+                                                 ex->ends[prompts - 1] * (size_t)r->n, error);
+    if (taken) {
         ex->state = EXCHANGE_WAITS;
         ex->facts.job_ns = dgl_now_ns();
         atomic_fetch_add(&ex->refs, 1);
@@ -242,14 +274,31 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         pthread_cond_signal(&s->wake);
     }
     pthread_mutex_unlock(&s->lock);
-    return !over || serve_refuse(error, 503, NULL, "the server is stopping");
+    return taken || (over ? serve_refuse(error, 503, NULL, "the server is stopping") : false);
+}
+
+/* Decompresses the body if it is compressed, and charges it to the request. */
+static bool unzip(struct serve_exchange *ex, struct serve_error *error)
+{
+    struct serve *s = ex->server;
+    if (!ex->gzip)
+        return true;
+    if (!serve_gzip_read(&ex->body, (size_t)s->opt->max_body, error))
+        return false;
+    return serve_share_charge(ex, ex->body.cap) || serve_share_refuse_bytes(s, ex->body.cap, error);
 }
 
 static void read_body(struct serve_exchange *ex)
 {
     struct serve_error error = {0};
-    if ((ex->gzip && !serve_gzip_read(&ex->body, (size_t)ex->server->opt->max_body, &error)) ||
-        !begin_job(ex, ex->kind, &error))
+    dgl_memory_take_failures();
+    const bool begun = unzip(ex, &error) && begin_job(ex, ex->kind, &error);
+    if (begun && ex->state == EXCHANGE_WAITS) /* the engine has it */
+        return;
+    dgl_buf_finish(&ex->body);
+    serve_request_release(&ex->request);
+    serve_share_keep(ex, ex->out.cap);
+    if (!begun)
         serve_exchange_refuse(ex, &error);
 }
 
@@ -257,8 +306,11 @@ void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
 {
     struct serve *s = ex->server;
     ex->kind = kind;
-    if (ex->body.len <= LARGE_BYTES &&
-        !ex->gzip) { /* a small compressed body may have a large one */
+    if (!serve_share_join(ex)) {
+        serve_reply_fail(ex, 500, "out of memory for the request");
+        return;
+    }
+    if (ex->body.len <= LARGE_BYTES && !ex->gzip) { /* a small gzip may have a large body */
         read_body(ex);
         return;
     }
@@ -271,21 +323,28 @@ void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Waits for a large body. Returns NULL if none is left and the thread must end. */
+/* Waits for a large body, preferably of a tenant that no other thread reads for. Returns NULL if none
+ * is left and the thread must end. */
 static struct serve_exchange *take_large(struct serve *s)
 {
     pthread_mutex_lock(&s->lock);
     while (!s->first_large && !s->reads_no_more)
         pthread_cond_wait(&s->large, &s->lock);
-    struct serve_exchange *ex = s->first_large;
-    if (ex) {
-        s->first_large = ex->next_job;
-        if (!s->first_large)
-            s->last_large = NULL;
-        ex->next_job = NULL;
+    struct serve_exchange *best = NULL, *before = NULL;
+    for (struct serve_exchange *ex = s->first_large, *last = NULL; ex; last = ex, ex = ex->next_job)
+        if (!best || ex->tenant->reading < best->tenant->reading) {
+            best = ex;
+            before = last;
+        }
+    if (best) {
+        *(before ? &before->next_job : &s->first_large) = best->next_job;
+        if (s->last_large == best)
+            s->last_large = before;
+        best->next_job = NULL;
+        best->tenant->reading++;
     }
     pthread_mutex_unlock(&s->lock);
-    return ex;
+    return best;
 }
 
 void *serve_job_read_large(void *priv)
@@ -296,6 +355,9 @@ void *serve_job_read_large(void *priv)
         if (!ex->gone && !atomic_load(&s->stopping))
             read_body(ex);
         pthread_mutex_unlock(&ex->lock);
+        pthread_mutex_lock(&s->lock);
+        ex->tenant->reading--;
+        pthread_mutex_unlock(&s->lock);
         serve_exchange_unref(ex);
     }
     return NULL;

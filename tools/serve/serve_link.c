@@ -1,13 +1,21 @@
 /* Connections of the server, and clients that went away, take too long to ask, or wait for a sign
  * of life. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "tools/serve/serve_http.h"
+
+/* Time in which the rest of a body is read after an answer that did not wait for it. */
+#define LINGER_NS 2000000000ull
+/* If places are short, a body must have this many bytes for each second since its head. */
+#define LEAST_PER_S 1024
 
 /* An idle connection is closed after this time if its client has closed its half, or if others may
  * be waiting for a place. */
@@ -49,6 +57,7 @@ void serve_link_note(void *priv, struct MHD_Connection *connection, void **conte
             return;
         link->server = s;
         link->fd = info->connect_fd;
+        serve_client_of(connection, link->client, sizeof(link->client));
         atomic_store(&link->since_ns, dgl_now_ns());
         pthread_mutex_lock(&s->lock);
         link->next = s->links;
@@ -71,12 +80,73 @@ void serve_link_note(void *priv, struct MHD_Connection *connection, void **conte
     }
 }
 
+unsigned serve_link_count(const struct serve *s, const char *client)
+{
+    unsigned count = 0;
+    for (const struct serve_link *link = s->links; link; link = link->next)
+        count += strcmp(link->client, client) == 0;
+    return count;
+}
+
 void serve_exchange_leave(struct serve_exchange *ex)
 {
     ex->gone = true;
     for (size_t i = 0; i < ex->num_choices; i++)
         if (ex->choices[i].id)
             dgl_batch_cancel(ex->server->batch, ex->choices[i].id);
+}
+
+void serve_link_linger(struct MHD_Connection *connection)
+{
+    const struct serve_link *link = serve_link_of(connection);
+    if (!link)
+        return;
+    struct serve *s = link->server;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < SERVE_LINGERING; i++) {
+        struct serve_lingering *l = &s->lingering[i];
+        if (l->until)
+            continue;
+        l->fd = fcntl(link->fd, F_DUPFD_CLOEXEC, 0);
+        l->until = l->fd >= 0 ? dgl_now_ns() + LINGER_NS : 0;
+        break;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Reads from lingering sockets after libmicrohttpd closed its side, and closes those that are done.
+ * The caller must hold the server's lock. */
+static void look_at_lingering(struct serve *s, uint64_t now, bool all)
+{
+    enum { ESTABLISHED = 1, CLOSE_WAIT = 8 }; /* states of the kernel: our side is not closed */
+    char bytes[16384];
+    for (size_t i = 0; i < SERVE_LINGERING; i++) {
+        struct serve_lingering *l = &s->lingering[i];
+        struct tcp_info info = {0};
+        socklen_t size = sizeof(info);
+        if (!l->until)
+            continue;
+        bool open =
+            !all && now < l->until && getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+        /* Until the answer is sent, the bytes belong to libmicrohttpd. */
+        const bool ours = info.tcpi_state != ESTABLISHED && info.tcpi_state != CLOSE_WAIT;
+        ssize_t got = 1;
+        for (int k = 0; open && ours && k < 64 && got > 0; k++)
+            got = recv(l->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+            open = false;
+        if (open)
+            continue;
+        close(l->fd);
+        l->until = 0;
+    }
+}
+
+/* Returns true if a connection must give its place to others. */
+static bool must_yield(const struct serve_link *link, uint64_t since_ns, uint64_t now)
+{
+    const uint64_t least = (now - since_ns) / 1000000000u * LEAST_PER_S;
+    return !atomic_load(&link->begun) || atomic_load(&link->received) < least;
 }
 
 bool serve_link_look(struct serve *s)
@@ -97,10 +167,11 @@ bool serve_link_look(struct serve *s)
         if (atomic_load(&link->busy) || now < since || now - since < HALF_NS)
             continue;
         /* libmicrohttpd waits for the rest of a first line even if the client closed its half. */
-        if (now - since > patience || (crowded && !atomic_load(&link->begun)) ||
+        if (now - since > patience || (crowded && must_yield(link, since, now)) ||
             recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
             shutdown(link->fd, SHUT_RDWR);
     }
+    look_at_lingering(s, now, atomic_load(&s->stopping));
     for (struct serve_exchange *ex = s->exchanges; ex; ex = ex->next) {
         if (pthread_mutex_trylock(&ex->lock) != 0) { /* another thread uses it */
             all = false;

@@ -56,6 +56,13 @@ void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *i
     pthread_mutex_unlock(&m->lock);
 }
 
+void serve_metrics_memory(struct serve_metrics *m, const struct dgl_memory *memory)
+{
+    pthread_mutex_lock(&m->lock);
+    m->memory = *memory;
+    pthread_mutex_unlock(&m->lock);
+}
+
 void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info)
 {
     pthread_mutex_lock(&m->lock);
@@ -171,6 +178,9 @@ void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out)
         {"preemptions_total", "counter",
          "Times that an answer gave its pages of the KV cache to others and waited again.",
          b->preempted - before->preempted},
+        {"request_memory_bytes", "gauge",
+         "Bytes of host memory that requests use which are being read or wait.",
+         atomic_load(&m->request_bytes)},
         {"scratch_bytes", "gauge",
          "Bytes of device memory for intermediate results of one sequence, and for shared tables.",
          m->memory.scratch_bytes},

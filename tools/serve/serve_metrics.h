@@ -3,6 +3,7 @@
 #define DGL_TOOLS_SERVE_METRICS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "core/base/str.h"
 #include "core/dopplergl.h"
@@ -35,6 +36,7 @@ struct serve_metrics {
     struct dgl_memory memory;
     /* Labels of the info metrics: NAME="VALUE",...; set before the model can answer. */
     struct dgl_buf model;
+    _Atomic uint64_t request_bytes; /* memory of requests: bodies, trees, ids */
 };
 
 /* Name of a counted path. */
@@ -42,6 +44,7 @@ const char *serve_head_route_name(size_t route);
 void serve_metrics_request(struct serve_metrics *m, size_t route, int status);
 void serve_metrics_add(struct serve_metrics *m, enum serve_histogram_kind kind, double value);
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info);
+void serve_metrics_memory(struct serve_metrics *m, const struct dgl_memory *memory);
 /* Excludes the work of the batch until now from the counters. */
 void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info);
 /* Appends NAME="VALUE" to a list of labels. */

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "core/base/clock.h"
+#include "core/base/mem.h"
 #include "core/base/utf8.h"
 #include "tools/serve/serve.h"
 
@@ -239,6 +240,7 @@ static void write_logprobs(struct serve_choice *c, struct dgl_json_writer *w)
 static void send_event(struct serve_exchange *ex)
 {
     dgl_buf_puts(&ex->out, "\n\n");
+    ex->out.failed |= dgl_memory_take_failures() > 0; /* ends the stream early */
     ex->told_ns = dgl_now_ns();
     serve_exchange_wake(ex);
 }
@@ -321,8 +323,8 @@ void serve_reply_text(struct serve_choice *c, const char *text, size_t len)
 static bool add_call(struct serve_choice *c, const struct dgl_reply_part *part)
 {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    struct serve_call call = {.name = strdup(part->name),
-                              .arguments = strndup(part->text, part->len)};
+    struct serve_call call = {.name = dgl_strdup(part->name),
+                              .arguments = dgl_strndup(part->text, part->len)};
     const bool stream = c->exchange->request.stream;
     bool ok = call.name && call.arguments;
     uint64_t bits;

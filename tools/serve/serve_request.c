@@ -84,6 +84,14 @@ static const struct dgl_json *field(const struct reader *rd, const char *key)
     return dgl_json_is(value, DGL_JSON_NULL) ? NULL : value;
 }
 
+/* Copies a text that is used after the tree of the body is released. */
+static bool keep_text(const struct reader *rd, struct dgl_str text, struct dgl_str *out)
+{
+    const char *copy = dgl_arena_strndup(&rd->r->arena, text.p, text.len);
+    *out = (struct dgl_str){copy, copy ? text.len : 0};
+    return copy || fail_memory(rd);
+}
+
 /* ---- plain fields ---------------------------------------------------------------------------- */
 
 /* Returns true if the value of a FIELD_NEUTRAL field has no effect. */
@@ -163,8 +171,8 @@ static bool read_fields(const struct reader *rd)
             *(int32_t *)out = (int32_t)whole;
         else if (type == FIELD_REAL)
             *(float *)out = (float)number;
-        else if (type == FIELD_TEXT)
-            *(struct dgl_str *)out = dgl_json_str(value);
+        else if (type == FIELD_TEXT && !keep_text(rd, dgl_json_str(value), out))
+            return false;
     }
     note_unknown(rd);
     return true;
@@ -223,16 +231,20 @@ static bool read_stop(const struct reader *rd)
             return refuse(rd, "stop",
                           "a string of 'stop' has %zu bytes, wanted 1 to %d and no U+0000",
                           text.len, MAX_STOP_LEN);
-        rd->r->stop[rd->r->num_stop++] = text.p;
+        struct dgl_str copy;
+        if (!keep_text(rd, text, &copy))
+            return false;
+        rd->r->stop[rd->r->num_stop++] = copy.p;
     }
     return true;
 }
 
-static bool read_ids(const struct reader *rd, const char *key, const struct dgl_json *list,
-                     struct serve_prompt *out)
+/* Reads a list of ids into the arena. */
+static bool read_ids(const struct reader *rd, struct dgl_arena *arena, const char *key,
+                     const struct dgl_json *list, struct serve_prompt *out)
 {
     const size_t count = dgl_json_count(list);
-    int32_t *ids = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*ids));
+    int32_t *ids = dgl_arena_alloc(arena, (count + 1) * sizeof(*ids));
     if (!ids)
         return fail_memory(rd);
     out->ids = ids;
@@ -256,7 +268,7 @@ static bool read_stop_ids(const struct reader *rd)
     if (dgl_json_count(list) > SERVE_MAX_STOPS)
         return refuse(rd, "stop_token_ids", "'stop_token_ids' has %zu ids, at most %d",
                       dgl_json_count(list), SERVE_MAX_STOPS);
-    if (!read_ids(rd, "stop_token_ids", list, &ids))
+    if (!read_ids(rd, &rd->r->arena, "stop_token_ids", list, &ids))
         return false;
     rd->r->stop_ids = ids.ids;
     rd->r->num_stop_ids = ids.num_ids;
@@ -277,7 +289,7 @@ static bool read_breakers(const struct reader *rd)
     s->dry_breakers = texts;
     s->num_dry_breakers = 0;
     for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
-        const struct dgl_str text = dgl_json_str(v);
+        struct dgl_str text = dgl_json_str(v);
         if (!dgl_json_is(v, DGL_JSON_STRING))
             return refuse_type(rd, v, "a list of strings", "dry_sequence_breakers");
         if (text.len == 0 || text.len > MAX_BREAKER_LEN || memchr(text.p, '\0', text.len))
@@ -285,6 +297,8 @@ static bool read_breakers(const struct reader *rd)
                           "a string of 'dry_sequence_breakers' has %zu bytes, wanted 1 to %d and "
                           "no U+0000",
                           text.len, MAX_BREAKER_LEN);
+        if (!keep_text(rd, text, &text))
+            return false;
         texts[s->num_dry_breakers++] = text.p;
     }
     return true;
@@ -367,7 +381,7 @@ static bool read_prompts(const struct reader *rd, const char *key)
         return refuse(rd, key, "'%s' is an empty list", key);
     if (count > SERVE_MAX_CHOICES)
         return refuse(rd, key, "'%s' has %zu elements, at most %d", key, count, SERVE_MAX_CHOICES);
-    struct serve_prompt *p = dgl_arena_alloc(&rd->r->arena, count * sizeof(*p));
+    struct serve_prompt *p = dgl_arena_alloc(&rd->r->input, count * sizeof(*p));
     if (!p)
         return fail_memory(rd);
     rd->r->prompts = p;
@@ -379,7 +393,7 @@ static bool read_prompts(const struct reader *rd, const char *key)
         else if (!dgl_json_is(v, DGL_JSON_ARRAY))
             return refuse_type(rd, v, "a string, a list of strings or a list of token ids", "%s",
                                key);
-        else if (!read_ids(rd, key, v, p))
+        else if (!read_ids(rd, &rd->r->input, key, v, p))
             return false;
         /* An empty text of a completion begins at the model's first token. */
         if (p->num_ids == 0 && (p->ids || (p->text.len == 0 && rd->r->kind == SERVE_EMBEDDING)))
@@ -468,10 +482,13 @@ static bool write_calls(const struct reader *rd, struct dgl_json_writer *w, size
             for (const struct dgl_json *f = dgl_json_first(v); f; f = dgl_json_next(f)) {
                 const struct dgl_str text = f == arguments ? dgl_json_str(f) : DGL_STR("");
                 struct dgl_json_doc *doc = NULL;
+                const enum dgl_status status =
+                    text.len ? dgl_json_parse(NULL, "arguments", text.p, text.len, &doc)
+                             : DGL_ERR_FORMAT;
+                if (status == DGL_ERR_NO_MEMORY)
+                    return fail_memory(rd);
                 const bool parsed =
-                    text.len &&
-                    dgl_json_parse(NULL, "arguments", text.p, text.len, &doc) == DGL_OK &&
-                    depth_of(dgl_json_root(doc), MAX_DEPTH) < MAX_DEPTH;
+                    status == DGL_OK && depth_of(dgl_json_root(doc), MAX_DEPTH) < MAX_DEPTH;
                 dgl_jw_key_str(w, dgl_json_key(f));
                 dgl_jw_value(w, parsed ? dgl_json_root(doc) : f);
                 dgl_json_destroy(&doc);
@@ -559,7 +576,10 @@ static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
             !dgl_json_is(parameters, DGL_JSON_OBJECT))
             return refuse_type(rd, parameters, "an object", "tools[%zu].function.parameters",
                                rd->r->num_functions);
-        rd->r->functions[rd->r->num_functions++] = name.p;
+        struct dgl_str copy;
+        if (!keep_text(rd, name, &copy))
+            return false;
+        rd->r->functions[rd->r->num_functions++] = copy.p;
     }
     if (dgl_json_count(tools) == 0)
         return true;
@@ -662,9 +682,14 @@ static bool read_messages(const struct reader *rd)
         dgl_jw_key_str(&w, key);
         dgl_jw_value(&w, v);
     }
+    const struct dgl_json *effort = field(rd, "reasoning_effort");
+    if (effort && !dgl_json_is(effort, DGL_JSON_STRING))
+        return refuse_type(rd, effort, "a string", "reasoning_effort");
     for (const struct dgl_json *v = dgl_json_first(rd->defaults->variables); v;
          v = dgl_json_next(v)) {
-        if (dgl_json_get(more, dgl_json_key(v).p))
+        const bool given = dgl_json_get(more, dgl_json_key(v).p) ||
+                           (effort && dgl_str_eq(dgl_json_key(v), "reasoning_effort"));
+        if (given)
             continue;
         dgl_jw_key_str(&w, dgl_json_key(v));
         dgl_jw_value(&w, v);
@@ -700,14 +725,14 @@ static bool read_kind(const struct reader *rd)
         return read_prompts(rd, "input");
     case SERVE_TOKENIZE:
     case SERVE_DETOKENIZE:
-        r->prompts = dgl_arena_alloc(&r->arena, sizeof(*r->prompts));
+        r->prompts = dgl_arena_alloc(&r->input, sizeof(*r->prompts));
         if (!r->prompts)
             return fail_memory(rd);
         r->num_prompts = 1;
         if (r->kind == SERVE_DETOKENIZE && !dgl_json_is(tokens, DGL_JSON_ARRAY))
             return refuse_type(rd, tokens, "a list of token ids", "tokens");
         if (r->kind == SERVE_DETOKENIZE)
-            return read_ids(rd, "tokens", tokens, r->prompts);
+            return read_ids(rd, &r->input, "tokens", tokens, r->prompts);
         r->prompts->text = dgl_json_str(content);
         return dgl_json_is(content, DGL_JSON_STRING) ||
                refuse_type(rd, content, "a string", "content");
@@ -729,8 +754,10 @@ bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defau
                                   .parallel_calls = true,
                                   .cache_prompt = true,
                                   .parse_special = true};
-    if (dgl_json_parse(&log, "the body", body, len, &out->doc) != DGL_OK)
-        return serve_refuse(error, 400, NULL, "%s", why.text);
+    const enum dgl_status status =
+        dgl_json_parse_most(&log, "the body", body, len, SERVE_MAX_VALUES, &out->doc);
+    if (status != DGL_OK)
+        return serve_refuse(error, status == DGL_ERR_NO_MEMORY ? 500 : 400, NULL, "%s", why.text);
     const struct reader rd = {defaults, out, error, dgl_json_root(out->doc)};
     if (!dgl_json_is(rd.root, DGL_JSON_OBJECT))
         return serve_refuse(error, 400, NULL, "the body is %s, wanted an object",
@@ -738,9 +765,28 @@ bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defau
     return read_fields(&rd) && read_kind(&rd);
 }
 
-void serve_request_finish(struct serve_request *r)
+void serve_request_release(struct serve_request *r)
 {
     dgl_json_destroy(&r->doc);
-    dgl_arena_finish(&r->arena);
+    dgl_arena_finish(&r->input);
     dgl_buf_finish(&r->messages);
+    r->prompts = NULL;
+}
+
+void serve_request_finish(struct serve_request *r)
+{
+    serve_request_release(r);
+    dgl_arena_finish(&r->arena);
+}
+
+uint64_t serve_request_cost(const char *body, size_t len)
+{
+    /* A node of the tree with its part of an index, and a byte of a text: in the tree, in the
+     * variables of the template, in the rendered prompt, and as a token. */
+    enum { VALUE_BYTES = 200, TEXT_BYTES = 8 };
+    uint64_t values = 1;
+    for (size_t i = 0; i < len; i++)
+        values += body[i] == ',' || body[i] == '[' || body[i] == '{';
+    values = values < SERVE_MAX_VALUES ? values : SERVE_MAX_VALUES;
+    return values * VALUE_BYTES + (uint64_t)len * TEXT_BYTES;
 }

@@ -39,16 +39,22 @@ struct serve_prompt {
 #define SERVE_MAX_CHOICES 128 /* of a request: prompts times n */
 #define SERVE_MAX_STOPS   64
 
+/* Values of a body. Their tree takes up to about 200 bytes each. */
+#define SERVE_MAX_VALUES 500000
+
 /* The request owns its texts and arrays. */
 struct serve_request {
     enum serve_kind kind;
-    struct dgl_json_doc *doc;
     struct dgl_arena arena;
-    struct dgl_str model; /* empty if omitted */
+    /* Until serve_request_release(): */
+    struct dgl_json_doc *doc;
+    struct dgl_arena input; /* prompts with their ids */
+    struct dgl_str model;   /* empty if omitted */
     struct serve_prompt *prompts;
-    size_t num_prompts;      /* chat: 0 */
     struct dgl_buf messages; /* chat: variables of the template, for dgl_render_ids() */
-    const char **functions;  /* [num_functions], names of the tools that may be called */
+    /* Until serve_request_finish(): */
+    size_t num_prompts;     /* chat: 0 */
+    const char **functions; /* [num_functions], names of the tools that may be called */
     size_t num_functions;
     /* chat: text of the last message, which the answer continues, or NULL */
     const char *continues;
@@ -87,6 +93,11 @@ struct serve_defaults {
 bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defaults,
                         const char *body, size_t len, struct serve_request *out,
                         struct serve_error *error);
+/* Releases the tree of the body and the prompts. Call it once the ids of the prompts are made. */
+void serve_request_release(struct serve_request *r);
 void serve_request_finish(struct serve_request *r);
+/* Returns an upper limit of the memory that reading a body takes, with rendering and tokenizing its
+ * prompts. */
+uint64_t serve_request_cost(const char *body, size_t len);
 
 #endif

@@ -54,13 +54,14 @@ enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connecti
 {
     const struct serve *s = ex->server;
     struct MHD_Response *response;
-    if (ex->out.failed)
-        return MHD_NO;
+    const struct dgl_str whole = ex->fixed
+                                     ? dgl_str_of(ex->fixed)
+                                     : (struct dgl_str){ex->out.p ? ex->out.p : "", ex->out.len};
     if (ex->state == EXCHANGE_STREAMS)
         response = mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, read_stream, ex, NULL);
     else
-        response = mhd.create_response_from_buffer(
-            ex->out.len, ex->out.p ? (void *)ex->out.p : (void *)"", MHD_RESPMEM_PERSISTENT);
+        response =
+            mhd.create_response_from_buffer(whole.len, (void *)whole.p, MHD_RESPMEM_PERSISTENT);
     if (!response)
         return MHD_NO;
     add_header(response, SERVE_ID_HEADER, ex->id);

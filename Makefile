@@ -127,6 +127,15 @@ soak: deps ## 200 requests in flight for SOAK_SECONDS (600), over HTTP and in th
 	@TEST_LABEL=soak TEST_TIMEOUT=$$(($${SOAK_SECONDS:-600} + 1800)) sh tests/run.sh $(BUILD) $(BUILD)/soak; code=$$?; \
 	    sed -n 's/^# soak: //p' $(BUILD)/test-output-soak/soak.tap; exit $$code
 
+# Not a part of .ci/run, because it takes ten minutes beside the build.
+.PHONY: tsan
+tsan: deps ## the server under ThreadSanitizer with the clients of soak for TSAN_SECONDS (600)
+	@+$(SUBMAKE) BUILD=$(BUILD)/tsan OPT='-O1 -g -fno-omit-frame-pointer' SAN='-fsanitize=thread' \
+	    $(BUILD)/tsan/dopplergl $(BUILD)/tsan/soak
+	@SOAK_CASES='soak_serve' SOAK_SECONDS=$$(($${TSAN_SECONDS:-600} * 10 / 3)) DOPPLERGL_TEST_BUILD=$(BUILD)/tsan \
+	    TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:$$TSAN_OPTIONS" \
+	    TEST_LABEL=tsan TEST_TIMEOUT=$$(($${TSAN_SECONDS:-600} + 1800)) sh tests/run.sh $(BUILD)/tsan $(BUILD)/tsan/soak
+
 # Test programs for render nodes: all of gl/, and two kernel tests with a filter after the colon.
 VM_TESTS   := $(patsubst tests/gl/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/gl/test_*.c)))
 VM_KERNELS := $(BUILD)/tests/test_kernels_embed:*_h80* $(BUILD)/tests/test_kernels_sample:greedy_v300*

@@ -842,6 +842,7 @@ struct dgl_model_info {
     const struct dgl_stop_id *stop_ids; /* [num_stop_ids] */
     size_t num_stop_ids;
     bool has_tokenizer;
+    bool no_head; /* the checkpoint of a base model has no lm_head: it has embeddings, no answers */
 };
 
 /* Checks that `path`, or a model of that name in the Hub cache, exists. This is the first step of

@@ -242,6 +242,7 @@ static void info_fill(struct dgl_model_file *f)
         .stop_ids = d->stop_ids,
         .num_stop_ids = d->num_stop_ids,
         .has_tokenizer = f->tokenizer_json || f->vocab.kind != VOCAB_NONE,
+        .no_head = d->no_head,
     };
 }
 

@@ -263,6 +263,8 @@ static bool inspect_text(struct inspect *in)
     }
     if (m->num_stop_ids == 0)
         dgl_buf_puts(out, "stop id    none: answers end with their length\n");
+    if (m->no_head)
+        dgl_buf_puts(out, "head       none: the model has embeddings, but no answers\n");
     put_memory(in);
     bool ok = put_tensors(in);
     for (size_t i = 0; i < skipped && i < MAX_SKIPPED; i++) {
@@ -298,6 +300,7 @@ static bool inspect_json(struct inspect *in)
     dgl_jw_field_u64(&w, "parameters", info->parameters);
     dgl_jw_field_u64(&w, "weight_bytes", info->weight_bytes);
     dgl_jw_field_bool(&w, "tokenizer", info->has_tokenizer);
+    dgl_jw_field_bool(&w, "head", !info->no_head);
     dgl_jw_field_array(&w, "stop_ids");
     for (size_t i = 0; i < info->num_stop_ids; i++) {
         size_t len = 0;

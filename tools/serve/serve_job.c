@@ -162,6 +162,11 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         return false;
     if (kind == SERVE_TOKENIZE || kind == SERVE_DETOKENIZE)
         return answer_tokens(ex, error);
+    if (kind != SERVE_EMBEDDING && dgl_model_get_info(s->engine.model)->no_head)
+        return serve_refuse(error, 400, "model",
+                            "the model '%s' has no lm_head.weight, so it gives no answers: use "
+                            "/v1/embeddings",
+                            s->model_name);
     if (!make_ids(ex, error))
         return false;
     if (kind == SERVE_CHAT) { /* reasoning may begin in the last tokens of the prompt */

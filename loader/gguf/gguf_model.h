@@ -12,6 +12,7 @@ struct gguf_parts {
     struct fields config;            /* of a config.json; no name yet */
     struct vocab_lists vocab;        /* borrows from the file */
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
+    struct dgl_buf modules;          /* loader/desc/modules.h; empty if the file has no pooling */
     struct tensor_source *tensors;   /* with Hugging Face names */
 };
 enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,

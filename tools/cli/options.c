@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/base/pooling.h"
 #include "core/dopplergl.h"
 
 /* Types that dgl_convert() can give a role. */
@@ -194,8 +195,9 @@ static const struct option table[] = {
     VALUE("serve", 0, "cors", "ORIGIN", PATH, cors,
           "web pages of this origin may send requests and read answers; * allows every origin "
           "(default: pages of this server alone)"),
-    WORD("serve", 0, "pooling", "mean|last", WORD, pooling, "mean|last",
-         "how /v1/embeddings makes one vector of the tokens' (default: mean)"),
+    WORD("serve", 0, "pooling", "NAME", WORD, pooling, DGL_POOLING_NAMES,
+         "how /v1/embeddings makes one vector of the tokens': mean, cls, lasttoken (or last), max, "
+         "mean_sqrt_len_tokens or weightedmean (default: as the model's files say, or mean)"),
     FLAG("serve", 0, "insecure", insecure, "listen beyond this machine without a key"),
     WORD("convert", 0, "to", "FORMAT", WORD, to_format, "rdrr|gguf",
          "rdrr, a pack, or gguf, one file (default: gguf if OUT ends in .gguf or .GGUF, else "

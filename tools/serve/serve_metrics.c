@@ -23,6 +23,14 @@ void serve_metrics_token(struct serve_metrics *m, bool first, double seconds)
     pthread_mutex_unlock(&m->lock);
 }
 
+void serve_metrics_embedding(struct serve_metrics *m, enum serve_outcome outcome, size_t tokens)
+{
+    pthread_mutex_lock(&m->lock);
+    m->embeddings[outcome]++;
+    m->embedded_tokens += tokens;
+    pthread_mutex_unlock(&m->lock);
+}
+
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info)
 {
     pthread_mutex_lock(&m->lock);
@@ -66,13 +74,13 @@ void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out)
         {"requests_running", "gauge", "Requests that have a sequence.", b->running},
         {"requests_waiting", "gauge", "Requests in the queue.", b->waiting},
         {"requests_finished_total", "counter", "Requests that ended.",
-         b->finished - before->finished},
+         b->finished - before->finished + m->embeddings[SERVE_FINISHED]},
         {"requests_cancelled_total", "counter", "Requests whose client went away.",
-         b->cancelled - before->cancelled},
+         b->cancelled - before->cancelled + m->embeddings[SERVE_CANCELLED]},
         {"requests_failed_total", "counter", "Requests that an error ended.",
-         b->failed - before->failed},
+         b->failed - before->failed + m->embeddings[SERVE_FAILED]},
         {"prompt_tokens_total", "counter", "Tokens of prompts.",
-         b->prompt_tokens - before->prompt_tokens},
+         b->prompt_tokens - before->prompt_tokens + m->embedded_tokens},
         {"prompt_tokens_reused_total", "counter", "Of these, found evaluated.",
          b->reused_tokens - before->reused_tokens},
         {"tokens_total", "counter", "Tokens generated.",

@@ -14,6 +14,9 @@ struct serve_histogram {
     double sum;
 };
 
+/* How a request ends that is not one of the batch. */
+enum serve_outcome { SERVE_FINISHED, SERVE_CANCELLED, SERVE_FAILED, SERVE_OUTCOMES };
+
 /* Thread-safety: any thread. */
 struct serve_metrics {
     pthread_mutex_t lock;
@@ -22,10 +25,13 @@ struct serve_metrics {
     struct dgl_batch_info batch;                    /* as of the engine's last step */
     struct dgl_batch_info before;                   /* when the server became ready */
     struct dgl_memory memory;
+    uint64_t embeddings[SERVE_OUTCOMES]; /* requests for embeddings */
+    uint64_t embedded_tokens;            /* tokens of their prompts that were evaluated */
 };
 
 void serve_metrics_request(struct serve_metrics *m, int status);
 void serve_metrics_token(struct serve_metrics *m, bool first, double seconds);
+void serve_metrics_embedding(struct serve_metrics *m, enum serve_outcome outcome, size_t tokens);
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info);
 /* Excludes the work of the batch until now from the counters. */
 void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info);

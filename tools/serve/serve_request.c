@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/pooling.h"
+
 /* Limit of nesting in values for a template. */
 #define MAX_DEPTH     40
 #define MAX_STOP_LEN  1024
@@ -143,7 +145,9 @@ static const struct {
     {"json_schema", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
     {"prediction", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
     {"echo", OF_ANSWER, FIELD_FALSE, 0, 0, 0},
-    {"dimensions", OF(SERVE_EMBEDDING), FIELD_REFUSED, 0, 0, 0},
+    {"dimensions", OF(SERVE_EMBEDDING), FIELD_INT, AT(dimensions), 1, INT32_MAX},
+    {"embd_normalize", OF(SERVE_EMBEDDING), FIELD_INT, AT(embd_normalize), DGL_NORMALIZE_NONE,
+     DGL_NORMALIZE_MAX},
 };
 
 static bool read_fields(const struct reader *rd)
@@ -337,7 +341,7 @@ static bool read_prompts(const struct reader *rd, const char *key)
         return refuse(rd, key, "'%s' is missing", key);
     if (count == 0)
         return refuse(rd, key, "'%s' is an empty list", key);
-    if (count > SERVE_MAX_CHOICES)
+    if (count > SERVE_MAX_CHOICES && rd->r->kind != SERVE_EMBEDDING)
         return refuse(rd, key, "'%s' has %zu elements, at most %d", key, count, SERVE_MAX_CHOICES);
     struct serve_prompt *p = dgl_arena_alloc(&rd->r->arena, count * sizeof(*p));
     if (!p)
@@ -625,6 +629,7 @@ bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *samplin
     *out = (struct serve_request){.kind = kind,
                                   .sampling = *sampling,
                                   .max_tokens = TOKENS_OMITTED,
+                                  .embd_normalize = DGL_NORMALIZE_EUCLIDEAN,
                                   .n = 1,
                                   .seed = -1,
                                   .parallel_calls = true,

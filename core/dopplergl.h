@@ -1872,8 +1872,9 @@ struct dgl_convert_params {
     const char *in;  /* required: pack, Hugging Face folder, GGUF file */
     const char *out; /* required: the folder or file to create */
     const char *to;  /* rdrr: a pack; gguf: one file; NULL = gguf if `out` ends in .gguf */
-    /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4, in any case. Also q5_k for q5_k_m and q4_k
-     * for q4_k_m, as in llama.cpp. NULL = as stored. */
+    /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q5_1, q5_0, q4_k_m, q4_1, q4_0, iq4_nl, iq4_xs, q3_k_m,
+     * q2_k, mxfp4, in any case. Also q5_k, q4_k and q3_k for q5_k_m, q4_k_m and q3_k_m, as in
+     * llama.cpp. NULL = as stored. */
     const char *quantize;
     /* types of single roles (docs/formats.md), in any case; NULL = selected by `quantize` */
     const char *embed, *head, *experts;

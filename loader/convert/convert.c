@@ -247,6 +247,7 @@ enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_conver
     TRY(convert_plan_check(log, &job.plan, params));
     TRY(convert_plan_arrange(log, job.model, params, &job.plan));
     TRY(convert_plan_check_fast(log, &job.plan, params));
+    convert_plan_warn_padded(log, &job.plan, job.model->path);
     TRY(job.model->format == MODEL_GGUF ? write_texts(&job) : copy_texts(&job));
     TRY(add_modules(&job));
 

@@ -172,6 +172,8 @@ static const struct convert_row conversions[] = {
     {"convert to q8_0 in capitals", {"--quantize", "Q8_0"}, "q8_0"},
     {"convert one role in capitals", {"--quantize", "BF16", "--embed", "F16"}, "bf16"},
     {"convert by an alias", {"--quantize", "Q5_K", "--fast"}, "q5_k"},
+    {"convert to q2_k", {"--quantize", "Q2_K", "--fast"}, "q2_k"},
+    {"convert to iq4_xs", {"--quantize", "iq4_xs", "--fast"}, "iq4_xs"},
     {"convert to q6_k", {"--quantize", "q6_k", "--fast"}, "q6_k"},
     {"convert one role", {"--embed", "q6_k", "--fast"}, "bf16"},
     {"convert to mxfp4", {"--quantize", "mxfp4", "--embed", "q6_k"}, "mxfp4"},

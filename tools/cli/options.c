@@ -7,7 +7,8 @@
 #include "core/dopplergl.h"
 
 /* Types that dgl_convert() can give a role. */
-#define BLOCK_TYPES "f32|f16|bf16|q8_0|q6_k|q5_k|q4_k|q4_0|mxfp4"
+#define BLOCK_TYPES                                                                                \
+    "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|q4_1|q4_0|iq4_nl|iq4_xs|q3_k|q2_k|mxfp4"
 
 /* The digits of a number that a macro names. */
 #define DIGITS(macro)   DIGITS_OF(macro)
@@ -203,10 +204,13 @@ static const struct option table[] = {
          "rdrr, a pack, or gguf, one file (default: gguf if OUT ends in .gguf or .GGUF, else "
          "rdrr)"),
     WORD("convert", 0, "quantize", "TYPE", QUANT, quantize,
-         "f32|f16|bf16|q8_0|q6_k|q5_k_m|q5_k|q4_k_m|q4_k|mxfp4",
-         "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m or mxfp4, in any case (default: as stored)"),
+         "f32|f16|bf16|q8_0|q6_k|q5_k_m|q5_k|q5_1|q5_0|q4_k_m|q4_k|q4_1|q4_0|iq4_nl|iq4_xs|q3_k_m|"
+         "q3_k|q2_k|mxfp4",
+         "f32, f16, bf16, q8_0, q6_k, q5_k_m, q5_1, q5_0, q4_k_m, q4_1, q4_0, iq4_nl, iq4_xs, "
+         "q3_k_m, q2_k or mxfp4, in any case (default: as stored)"),
     WORD("convert", 0, "embed", "TYPE", QUANT, embed_type, BLOCK_TYPES,
-         "the embedding's type instead: f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 or mxfp4"),
+         "the embedding's type instead: f32, f16, bf16, q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, "
+         "q4_0, iq4_nl, iq4_xs, q3_k, q2_k or mxfp4"),
     WORD("convert", 0, "head", "TYPE", QUANT, head_type, BLOCK_TYPES,
          "the output head's type instead, if it is not the embedding"),
     WORD("convert", 0, "experts", "TYPE", QUANT, experts_type, BLOCK_TYPES,

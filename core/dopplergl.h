@@ -876,7 +876,7 @@ struct dgl_model_entry {
     const char *name; /* usable as dgl_model_params.path */
     const char *path; /* of the file or folder */
     const char *form; /* "pack", "checkpoint" (Hugging Face folder) or "gguf" */
-    /* as stored in the files, in lower case: "q4_k_m", "bf16"; "" = unknown */
+    /* of most matrices by the headers of the files, in lower case: "q4_k_m", "bf16"; "" = unknown */
     const char *quantization;
     uint64_t bytes; /* size of the files with weights; of all files of a pack */
 };

@@ -876,7 +876,8 @@ struct dgl_model_entry {
     const char *name; /* usable as dgl_model_params.path */
     const char *path; /* of the file or folder */
     const char *form; /* "pack", "checkpoint" (Hugging Face folder) or "gguf" */
-    /* of most matrices by the headers of the files, in lower case: "q4_k_m", "bf16"; "" = unknown */
+    /* of most matrices by the headers of the files, in lower case: "q4_k_m", "bf16"; "" = unknown
+     */
     const char *quantization;
     uint64_t bytes; /* size of the files with weights; of all files of a pack */
 };
@@ -1702,8 +1703,8 @@ struct dgl_embed_params {
 };
 #define dgl_embed_params(...) (&(struct dgl_embed_params){__VA_ARGS__})
 /* Computes embeddings of a prompt: its hidden states after the final norm, pooled. Text is encoded
- * with add_special. Transfers *embeddings (dgl_free), float [*rows, dimensions]; *rows is the number
- * of tokens for DGL_POOLING_NONE and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
+ * with add_special. Transfers *embeddings (dgl_free), float [*rows, dimensions]; *rows is the
+ * number of tokens for DGL_POOLING_NONE and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
  * dgl_generate(); DGL_ERR_UNSUPPORTED: DGL_POOLING_MODEL, but info.pooling_fault is set;
  * DGL_ERR_CANCELLED. Blocks. Computes no logits. */
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
@@ -1873,7 +1874,7 @@ struct dgl_convert_params {
     const char *out; /* required: the folder or file to create */
     const char *to;  /* rdrr: a pack; gguf: one file; NULL = gguf if `out` ends in .gguf */
     /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q5_1, q5_0, q4_k_m, q4_1, q4_0, iq4_nl, iq4_xs, q3_k_m,
-     * q2_k, mxfp4, in any case. Also q5_k, q4_k and q3_k for q5_k_m, q4_k_m and q3_k_m, as in
+     * q2_k, mxfp4; case is ignored. Also q5_k, q4_k and q3_k for q5_k_m, q4_k_m and q3_k_m, as in
      * llama.cpp. NULL = as stored. */
     const char *quantize;
     /* types of single roles (docs/formats.md), in any case; NULL = selected by `quantize` */

@@ -63,8 +63,8 @@ bool bind_match_find(struct model_desc *desc, const char *name, struct bind_matc
 /* Returns true for a buffer that some checkpoints store although it follows from the config. */
 bool bind_is_derived(const char *name);
 
-/* Prefixes of names in checkpoints of models that contain the text model (multimodal models), and in
- * checkpoints of base models, which are the text model without its head. */
+/* Prefixes of names in checkpoints of multimodal models, which contain the text model, and of base
+ * models, which are the text model without its head. */
 struct bind_prefix {
     const char *prefix, *replacement; /* NULL: not a tensor of the text model */
     uint32_t with;                    /* enum model_part: requires all of `with` */

@@ -105,7 +105,8 @@ static const char *matrices_type(const struct gguf_file *header)
     return count ? dgl_dtype_get(dtype_tally_headline(&tally))->name : NULL;
 }
 
-/* Returns true if a mix of llama.cpp, such as q4_k_m or iq3_xs, can have most matrices in `type`. */
+/* Returns true if a mix of llama.cpp, such as q4_k_m or iq3_xs, can have most matrices in
+ * `type`. */
 static bool mix_has_type(const char *mix, const char *type)
 {
     const size_t len = strlen(type), family = strlen("iq3");

@@ -13,7 +13,8 @@
 #define POOLING_FOLDER "1_Pooling"
 #define MAX_MODULE     (1u << 20) /* bytes of the config of a module */
 
-/* Writes the members of a module (NULL: one that modules.json does not name), and its config if its folder has one. */
+/* Writes the members of a module, and its config if its folder has one. `module` is NULL if
+ * modules.json does not name the folder. */
 static enum dgl_status put_module(const struct model_texts *texts, const struct dgl_json *module,
                                   struct dgl_str folder, struct dgl_json_writer *w)
 {

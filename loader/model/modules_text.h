@@ -4,8 +4,8 @@
 
 #include "loader/model/model_text.h"
 
-/* A folder without modules.json, but with 1_Pooling/config.json, has that module. *text is unchanged
- * if the model has no modules. The caller frees it with free(). */
+/* A folder without modules.json, but with 1_Pooling/config.json, has that module. *text is
+ * unchanged if the model has no modules. The caller frees it with free(). */
 enum dgl_status modules_load(const struct model_texts *texts, char **text, size_t *len);
 
 #endif

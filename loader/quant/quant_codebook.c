@@ -204,8 +204,8 @@ static size_t sub_count(size_t count, size_t s)
     return count <= s * SUB ? 0 : count - s * SUB < SUB ? count - s * SUB : SUB;
 }
 
-/* Chooses each scale among `reach` neighbours of the ideal one, by the exact error. Sets *fit to the
- * best d for these scales and codes. */
+/* Chooses each scale among `reach` neighbours of the ideal one, by the exact error. Sets *fit to
+ * the best d for these scales and codes. */
 static void iq4_try(const float *x, size_t count, const double ideal[IQ4_SUBS], int reach,
                     struct iq4_block *b, double *fit)
 {

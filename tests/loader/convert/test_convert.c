@@ -122,7 +122,7 @@ static void padding_that_makes_tensors_larger_is_reported(void **state)
     f->tiny.dtype = DGL_BF16;
     fixture_write(f);
     assert_converts(f, f->in, f->out, "q4_k_m");
-    assert_contains(f->log.text, "rows of 96 values, such as those of model.layers.0.mlp.down_proj");
+    assert_contains(f->log.text, "rows of 96 values, such as those of model.layers.0.mlp.down");
     assert_contains(f->log.text, "are padded by 160 values to whole blocks of q4_k; such tensors "
                                  "become larger than they are: 129024 bytes, 122880 now, 65280");
     assert_contains(f->log.text, " as q8_0, which is also more precise");

@@ -206,7 +206,7 @@ static const struct option table[] = {
     WORD("convert", 0, "quantize", "TYPE", QUANT, quantize,
          "f32|f16|bf16|q8_0|q6_k|q5_k_m|q5_k|q5_1|q5_0|q4_k_m|q4_k|q4_1|q4_0|iq4_nl|iq4_xs|q3_k_m|"
          "q3_k|q2_k|mxfp4",
-         "floats: f32, f16, bf16; blocks: q8_0, q6_k, q5_k_m, q5_1, q5_0, q4_k_m, q4_1, q4_0, "
+         "f32, f16 or bf16. Or a block format: q8_0, q6_k, q5_k_m, q5_1, q5_0, q4_k_m, q4_1, q4_0, "
          "iq4_nl, iq4_xs, q3_k_m, q2_k, mxfp4 (default: as stored)"),
     WORD("convert", 0, "embed", "TYPE", QUANT, embed_type, BLOCK_TYPES,
          "the embedding's type instead: a type of --quantize, without _m"),

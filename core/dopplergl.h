@@ -857,6 +857,21 @@ struct dgl_stop_id {
     const char *origin; /* "config.json", "generation_config.json", ... */
 };
 
+/* How hidden states of tokens become embeddings. Values after DGL_POOLING_NONE and the names are
+ * those of sentence-transformers. */
+enum dgl_pooling {
+    DGL_POOLING_MODEL = 0,     /* as the model's files say: dgl_model_info.pooling */
+    DGL_POOLING_MEAN,          /* one row: the mean over all tokens */
+    DGL_POOLING_LAST,          /* one row: the hidden state of the last token */
+    DGL_POOLING_NONE,          /* one row per token */
+    DGL_POOLING_CLS,           /* one row: the hidden state of the first token */
+    DGL_POOLING_MAX,           /* one row: the maximum of each value over all tokens */
+    DGL_POOLING_MEAN_SQRT_LEN, /* one row: the sum divided by the square root of the tokens */
+    DGL_POOLING_WEIGHTED_MEAN, /* one row: the mean, with token i of 1.. weighted by i */
+};
+/* "mean", "lasttoken", ...; never NULL. */
+const char *dgl_pooling_name(enum dgl_pooling pooling);
+
 /* Facts about a model. Strings and arrays are borrowed from the object that returned it. */
 struct dgl_model_info {
     const char *path; /* as given, or the path of the model found in the Hub cache or in a folder */
@@ -878,6 +893,13 @@ struct dgl_model_info {
     size_t num_stop_ids;
     bool has_tokenizer;
     int32_t bos_id; /* first token of a text, which an empty prompt begins with; -1 = none */
+    bool no_head; /* the checkpoint of a base model has no lm_head: it has embeddings, no answers */
+    /* Embeddings as the files say. If they say nothing, pooling is DGL_POOLING_MEAN. */
+    enum dgl_pooling pooling;   /* not DGL_POOLING_MODEL */
+    bool normalize;             /* embeddings have length 1 */
+    const char *pooling_origin; /* file or metadata key of `pooling`; NULL = none says it */
+    /* why the embeddings that the files describe cannot be computed; NULL = they can */
+    const char *pooling_fault;
 };
 
 /* Checks that `path`, or a model of that name in the Hub cache, exists. This is the first step of
@@ -892,7 +914,8 @@ struct dgl_model_entry {
     const char *name; /* usable as dgl_model_params.path */
     const char *path; /* of the file or folder */
     const char *form; /* "pack", "checkpoint" (Hugging Face folder) or "gguf" */
-    /* as stored in the files, in lower case: "q4_k_m", "bf16"; "" = unknown */
+    /* of most matrices by the headers of the files, in lower case: "q4_k_m", "bf16"; "" = unknown
+     */
     const char *quantization;
     uint64_t bytes; /* size of the files with weights; of all files of a pack */
 };
@@ -1739,13 +1762,6 @@ struct dgl_logits_params {
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows);
 
-/* How hidden states of tokens are combined into embeddings. */
-enum dgl_pooling {
-    DGL_POOLING_MEAN = 0, /* one row: the mean over all tokens */
-    DGL_POOLING_LAST,     /* one row: the hidden state of the last token */
-    DGL_POOLING_NONE,     /* one row per token */
-};
-
 struct dgl_embed_params {
     const char *prompt;    /* text, or ids below: exactly one of them is required */
     size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
@@ -1753,13 +1769,18 @@ struct dgl_embed_params {
     size_t num_ids;        /* tokens */
     bool no_parse_special; /* see dgl_encode_params */
     enum dgl_pooling pooling;
-    bool normalize; /* scale each row to length 1 */
+    /* Scale each row to length 1. With DGL_POOLING_MODEL, rows are also scaled if the model's files
+     * say so. */
+    bool normalize;
+    /* Values of a row, the first ones of the hidden state; 0 = all. Rows are scaled afterwards. */
+    int32_t dimensions;
 };
 #define dgl_embed_params(...) (&(struct dgl_embed_params){__VA_ARGS__})
 /* Computes embeddings of a prompt: its hidden states after the final norm, pooled. Text is encoded
- * with add_special. Transfers *embeddings (dgl_free), float [*rows, hidden]; *rows is the number of
- * tokens for DGL_POOLING_NONE and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
- * dgl_generate(); DGL_ERR_CANCELLED. Blocks. Computes no logits. */
+ * with add_special. Transfers *embeddings (dgl_free), float [*rows, dimensions]; *rows is the
+ * number of tokens for DGL_POOLING_NONE and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
+ * dgl_generate(); DGL_ERR_UNSUPPORTED: DGL_POOLING_MODEL, but info.pooling_fault is set;
+ * DGL_ERR_CANCELLED. Blocks. Computes no logits. */
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
                           float **embeddings, size_t *rows);
 
@@ -1927,8 +1948,9 @@ struct dgl_convert_params {
     const char *in;  /* required: pack, Hugging Face folder, GGUF file */
     const char *out; /* required: the folder or file to create */
     const char *to;  /* rdrr: a pack; gguf: one file; NULL = gguf if `out` ends in .gguf */
-    /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4, in any case. Also q5_k for q5_k_m and q4_k
-     * for q4_k_m, as in llama.cpp. NULL = as stored. */
+    /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q5_1, q5_0, q4_k_m, q4_1, q4_0, iq4_nl, iq4_xs, q3_k_m,
+     * q2_k, mxfp4; case is ignored. Also q5_k, q4_k and q3_k for q5_k_m, q4_k_m and q3_k_m, as in
+     * llama.cpp. NULL = as stored. */
     const char *quantize;
     /* types of single roles (docs/formats.md), in any case; NULL = selected by `quantize` */
     const char *embed, *head, *experts;

@@ -41,7 +41,8 @@ enum dgl_status dgl_batch_submit(struct dgl_batch *batch, const struct dgl_reque
                                  uint64_t *id)
 {
     static const struct dgl_request_params defaults;
-    return batch_submit(batch, params ? params : &defaults, id);
+    const enum dgl_status status = model_check_head(batch->model);
+    return status == DGL_OK ? batch_submit(batch, params ? params : &defaults, id) : status;
 }
 
 void dgl_batch_cancel(struct dgl_batch *batch, uint64_t id)

@@ -115,7 +115,9 @@ enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate
     struct gl_saved saved = {0};
     int32_t *ids = NULL;
     *out = (struct dgl_generate_result){0};
-    enum dgl_status status = session_enter(chat->session, &saved);
+    enum dgl_status status = model_check_head(chat->session->model);
+    if (status == DGL_OK)
+        status = session_enter(chat->session, &saved);
     if (status != DGL_OK)
         return status;
     TRY(chat_begin_answer(chat, &p, &ids));

@@ -119,6 +119,14 @@ const int32_t *dgl_session_ids(const struct dgl_session *session)
         return entered == DGL_OK ? session_leave(session, &saved, what, call) : entered;           \
     } while (0)
 
+/* Returns from the function if the session's model has no logits. */
+#define NEED_HEAD(session)                                                                         \
+    do {                                                                                           \
+        const enum dgl_status headed = model_check_head((session)->model);                         \
+        if (headed != DGL_OK)                                                                      \
+            return headed;                                                                         \
+    } while (0)
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 enum dgl_status dgl_session_save(struct dgl_session *session,
@@ -163,6 +171,7 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
 {
     *logits = NULL;
     *rows = 0;
+    NEED_HEAD(session);
     RETURN_CALL(
         session, "evaluation",
         session_logits(session, params ? params : &(struct dgl_logits_params){0}, logits, rows));
@@ -171,6 +180,8 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
 enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
                                  float *logits, float *hidden)
 {
+    if (logits)
+        NEED_HEAD(session);
     RETURN_CALL(
         session, "evaluation",
         session_append(session, params ? params : &(struct dgl_eval_params){0}, logits, hidden));
@@ -191,6 +202,7 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
                                struct dgl_perplexity_result *out)
 {
     *out = (struct dgl_perplexity_result){0};
+    NEED_HEAD(session);
     RETURN_CALL(
         session, "perplexity",
         session_perplexity(session, params ? params : &(struct dgl_perplexity_params){0}, out));
@@ -220,6 +232,7 @@ enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_gener
                              struct dgl_generate_result *out)
 {
     *out = (struct dgl_generate_result){0};
+    NEED_HEAD(session);
     RETURN_CALL(session, NULL,
                 session_generate(session, params ? params : &(struct dgl_generate_params){0}, out));
 }

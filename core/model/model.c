@@ -418,6 +418,16 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
 
 /* ---- life of an engine ----------------------------------------------------------------------- */
 
+enum dgl_status model_check_head(const struct dgl_model *m)
+{
+    if (!m->info.no_head)
+        return DGL_OK;
+    return dgl_fail(m->log, DGL_ERR_UNSUPPORTED,
+                    "%s: the checkpoint has no lm_head.weight, so the model computes embeddings, "
+                    "not answers or logits; use dgl_embed() or /v1/embeddings",
+                    m->info.path);
+}
+
 void model_destroy(struct dgl_model *m)
 {
     drop_change(m);

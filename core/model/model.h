@@ -95,6 +95,8 @@ enum dgl_status shard_fill_weights(struct shard *shard, struct weight_buffers *b
 /* Frees a model with all its memory. The caller must have entered the device, or the device is
  * lost. */
 void model_destroy(struct dgl_model *m);
+/* Returns DGL_ERR_UNSUPPORTED if the model has no head, so that it has no logits. */
+enum dgl_status model_check_head(const struct dgl_model *m);
 /* Returns and reports the error with which the shard's memory was lost, or DGL_OK. */
 enum dgl_status shard_check(const struct shard *shard, const struct dgl_log *log);
 /* device_enter() for a call that computes. Also returns DGL_ERR_DEVICE_LOST if the model was not

@@ -289,7 +289,7 @@ enum dgl_status weights_list(const struct dgl_log *log, const struct model_desc 
         add_post_norm(&l, &out->layer[i].ffn_post_norm, layer->ffn_post_norm);
     }
     out->head = out->embed;
-    if (!desc->tied_head)
+    if (desc->head != desc->embed)
         add_plain(&l, &out->head, desc->head);
     add_matrix_vector(&l, &out->head, desc->final_norm, NULL, 0, 1);
     if (!out->failed)

@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/pooling.h"
 
 enum dgl_status session_load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                  const char *name)
@@ -160,19 +161,35 @@ done:
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-/* Sums of hidden states, and the rows that are added to them. */
-struct row_sum {
-    double *sum; /* [width] */
+/* Pools the rows of each pass. */
+struct row_pool {
+    struct dgl_pool pool;
     float *rows;
-    size_t width;
 };
 
-static enum dgl_status add_rows(void *priv, int32_t pos, int32_t rows)
+static enum dgl_status pool_rows(void *priv, int32_t pos, int32_t rows)
 {
-    const struct row_sum *to = priv;
+    struct row_pool *to = priv;
     (void)pos;
-    for (size_t i = 0; i < (size_t)rows * to->width; i++)
-        to->sum[i % to->width] += to->rows[i];
+    dgl_pool_add(&to->pool, to->rows, (size_t)rows);
+    return DGL_OK;
+}
+
+static enum dgl_status check_embed_params(const struct dgl_session *s,
+                                          const struct dgl_embed_params *p)
+{
+    const struct dgl_log *log = s->model->log;
+    const struct dgl_model_info *info = &s->model->info;
+    if ((unsigned)p->pooling > DGL_POOLING_WEIGHTED_MEAN)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "pooling is %d, wanted 0 to %d", (int)p->pooling,
+                        DGL_POOLING_WEIGHTED_MEAN);
+    if (p->pooling == DGL_POOLING_MODEL && info->pooling_fault)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s; name a pooling to do without",
+                        info->path, info->pooling_fault);
+    if (p->dimensions < 0 || p->dimensions > info->hidden)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "dimensions is %d, the embeddings of this model have %d values",
+                        p->dimensions, info->hidden);
     return DGL_OK;
 }
 
@@ -180,36 +197,34 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
                               float **embeddings, size_t *rows)
 {
     const struct dgl_log *log = s->model->log;
-    const size_t width = (size_t)s->model->info.hidden;
-    const bool mean = p->pooling == DGL_POOLING_MEAN;
-    struct row_sum to = {.width = width};
+    const struct dgl_model_info *info = &s->model->info;
+    const size_t width = (size_t)info->hidden;
+    const size_t kept = p->dimensions ? (size_t)p->dimensions : width;
+    const bool model = p->pooling == DGL_POOLING_MODEL;
+    const enum dgl_pooling pooling = model ? info->pooling : p->pooling;
+    const bool each = pooling == DGL_POOLING_NONE;
+    struct row_pool to = {.rows = NULL};
     struct token_ids ids = {0};
     float *out = NULL;
     enum dgl_status status;
-    if ((unsigned)p->pooling > DGL_POOLING_NONE)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "pooling is %d: mean, last and none are 0 to %d",
-                        (int)p->pooling, DGL_POOLING_NONE);
+    TRY(check_embed_params(s, p));
     TRY(session_prompt_ids(s, PROMPT_OF(p), &ids));
     TRY(session_load_ids(s, ids.ids, ids.count, "the prompt"));
-    const size_t want = p->pooling == DGL_POOLING_NONE ? ids.count : 1;
+    const size_t want = each ? ids.count : 1;
     out = dgl_calloc(want, width * sizeof(*out));
-    to.rows = dgl_calloc(mean ? (size_t)s->state.ubatch : 0, width * sizeof(*to.rows));
-    to.sum = dgl_calloc(width, sizeof(*to.sum));
-    if (!out || !to.rows || !to.sum)
+    to.rows = dgl_calloc(each ? 0 : (size_t)s->state.ubatch, width * sizeof(*to.rows));
+    if (!dgl_pool_init(&to.pool, pooling, width) || !out || !to.rows)
         TRY(dgl_fail_memory(log, "embeddings", want * width * sizeof(*out)));
-    TRY(session_eval_results(s, mean ? 0 : (int32_t)(ids.count - want), (int32_t)ids.count,
-                             &(struct row_results){.hidden = mean ? to.rows : out,
-                                                   .use = mean ? add_rows : NULL,
-                                                   .priv = &to}));
-    for (size_t i = 0; mean && i < width; i++)
-        out[i] = (float)(to.sum[i] / (double)ids.count);
-    for (float *row = out; p->normalize && row < out + want * width; row += width) {
-        double sum = 0.0;
-        for (size_t i = 0; i < width; i++)
-            sum += (double)row[i] * row[i];
-        const double factor = sum > 0.0 ? 1.0 / sqrt(sum) : 0.0;
-        for (size_t i = 0; i < width; i++)
-            row[i] = (float)(row[i] * factor);
+    TRY(session_eval_results(
+        s, dgl_pool_needs_last(&to.pool) ? (int32_t)ids.count - 1 : 0, (int32_t)ids.count,
+        &(struct row_results){
+            .hidden = each ? out : to.rows, .use = each ? NULL : pool_rows, .priv = &to}));
+    if (!each)
+        dgl_pool_take(&to.pool, out, kept);
+    for (size_t i = 0; i < want; i++) {
+        memmove(out + i * kept, out + i * width, kept * sizeof(*out));
+        if (p->normalize || (model && info->normalize))
+            dgl_normalize(out + i * kept, kept, DGL_NORMALIZE_EUCLIDEAN);
     }
     *embeddings = out;
     *rows = want;
@@ -217,7 +232,7 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
 done:
     free(ids.ids);
     free(to.rows);
-    free(to.sum);
+    dgl_pool_finish(&to.pool);
     free(out);
     return status;
 }

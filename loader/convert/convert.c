@@ -183,6 +183,8 @@ static enum dgl_status copy_texts(struct job *job)
     char *from = NULL;
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; rdrr_copied_files[i]; i++) {
+        if (strcmp(rdrr_copied_files[i], FILE_MODULES) == 0)
+            continue; /* add_modules() adds them with the files of folders */
         free(from);
         from = dgl_path_join(job->model->path, rdrr_copied_files[i]);
         if (!from)
@@ -219,6 +221,14 @@ static enum dgl_status write_texts(struct job *job)
                      m->generation_config_len));
 done:
     return status;
+}
+
+static enum dgl_status add_modules(struct job *job)
+{
+    const struct dgl_model_file *m = job->model;
+    if (!m->modules_json)
+        return DGL_OK;
+    return add_text(job, m->path, FILE_MODULES, m->modules_json, m->modules_len);
 }
 
 static enum dgl_status pack_begin(void *priv, uint64_t *offset)
@@ -258,7 +268,9 @@ enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_conver
     TRY(convert_plan_check(log, &job.plan, params));
     TRY(convert_plan_arrange(log, job.model, params, &job.plan));
     TRY(convert_plan_check_fast(log, &job.plan, params));
+    convert_plan_warn_padded(log, &job.plan, job.model->path);
     TRY(job.model->format == MODEL_GGUF ? write_texts(&job) : copy_texts(&job));
+    TRY(add_modules(&job));
 
     struct rdrr_writer_params writer = {
         .dir = job.folder.temp, .shard_bytes = job.shard_bytes, .hash = job.hash};

@@ -121,7 +121,7 @@ enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl
     for (size_t i = 0; i < plan->count && plan->text_only; i++) {
         struct convert_item *item = &plan->items[i];
         const char *name = convert_item_name(item);
-        const struct bind_prefix *p = bind_prefix_find(name);
+        const struct bind_prefix *p = bind_prefix_find(model->desc.parts, name);
         if (!p || !p->replacement)
             continue;
         item->name =

@@ -1,6 +1,7 @@
 /* Recipes: the element type of each tensor of a pack. docs/formats.md has the measurements. */
 #include "loader/convert/convert_plan.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -23,9 +24,52 @@ static const struct convert_recipe recipes[] = {
     {"q8_0", ALL(DGL_Q8_0), .other = DGL_F32},
     {"q6_k", ALL(DGL_Q6_K), .other = DGL_F32},
     {"q5_k_m", DGL_Q5_K, DGL_Q6_K, DGL_Q5_K, DGL_Q6_K, DGL_Q6_K, DGL_F32, false},
+    {"q5_1", ALL(DGL_Q5_1), .other = DGL_F32},
+    {"q5_0", ALL(DGL_Q5_0), .other = DGL_F32},
     {"q4_k_m", DGL_Q4_K, DGL_Q4_K, DGL_Q4_K, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
+    {"q4_1", DGL_Q4_1, DGL_Q4_1, DGL_Q4_1, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
+    {"q4_0", DGL_Q4_0, DGL_Q4_0, DGL_Q4_0, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
+    {"iq4_nl", DGL_IQ4_NL, DGL_IQ4_NL, DGL_IQ4_NL, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
+    {"iq4_xs", DGL_IQ4_XS, DGL_IQ4_XS, DGL_IQ4_XS, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
+    {"q3_k_m", DGL_Q3_K, DGL_Q4_K, DGL_Q3_K, DGL_Q6_K, DGL_Q6_K, DGL_F32, false},
+    {"q2_k", DGL_Q2_K, DGL_Q3_K, DGL_Q2_K, DGL_Q6_K, DGL_Q6_K, DGL_F32, false},
     {"mxfp4", DGL_MXFP4, DGL_MXFP4, DGL_MXFP4, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
 };
+
+/* Types that are read, but have no encoder: each needs an importance matrix to be of use, or is for
+ * models that were trained for it. Names of mixes begin with those of types. */
+static bool is_read_only(const char *name)
+{
+    static const char *const prefixes[] = {"iq1_", "iq2_", "iq3_", "tq1_", "tq2_", "q1_0", "q2_0"};
+    for (size_t i = 0; i < COUNT(prefixes); i++)
+        if (strncasecmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Fails because no type, or with `mixes` no recipe, is called `name`. */
+static enum dgl_status fail_type(const struct dgl_log *log, const char *option, const char *name,
+                                 bool mixes)
+{
+    struct dgl_buf known = {0};
+    enum dgl_status status;
+    for (size_t i = 1; i < COUNT(recipes) && mixes; i++)
+        dgl_buf_printf(&known, "%s%s", i > 1 ? ", " : "", recipes[i].name);
+    for (int i = 0; i < DGL_DTYPE_COUNT && !mixes; i++)
+        if (dgl_row_encodable((enum dgl_dtype)i))
+            dgl_buf_printf(&known, "%s%s", i ? ", " : "", dgl_dtype_get((enum dgl_dtype)i)->name);
+    if (is_read_only(name))
+        status =
+            dgl_fail(log, DGL_ERR_INVALID_ARG,
+                     "convert: %s is \"%s\": files of this type are read, but not written; the "
+                     "smallest types that are written are %s, iq4_xs and q2_k",
+                     option, DGL_PRINTABLE(name), mixes ? "q3_k_m" : "q3_k");
+    else
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG, "convert: %s is \"%s\", wanted one of %s",
+                          option, DGL_PRINTABLE(name), known.p ? known.p : "?");
+    dgl_buf_finish(&known);
+    return status;
+}
 
 /* `name` NULL: no override. */
 static enum dgl_status override_role(const struct dgl_log *log, const char *option,
@@ -35,10 +79,7 @@ static enum dgl_status override_role(const struct dgl_log *log, const char *opti
     if (!name)
         return DGL_OK;
     if (!dgl_dtype_parse(name, strlen(name), &wanted) || !dgl_row_encodable(wanted))
-        return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "convert: %s is \"%s\", wanted f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, "
-                        "q4_0 or mxfp4",
-                        option, name);
+        return fail_type(log, option, name, false);
     *type = wanted;
     return DGL_OK;
 }
@@ -54,7 +95,8 @@ enum dgl_status convert_recipe_init(const struct dgl_log *log,
                                     struct convert_recipe *out)
 {
     /* names that the quantizer of llama.cpp accepts too */
-    static const char *const aliases[][2] = {{"q4_k", "q4_k_m"}, {"q5_k", "q5_k_m"}};
+    static const char *const aliases[][2] = {
+        {"q3_k", "q3_k_m"}, {"q4_k", "q4_k_m"}, {"q5_k", "q5_k_m"}};
     const char *name = params->quantize ? params->quantize : STORED;
     size_t recipe = params->quantize ? 1 : 0;
     for (size_t i = 0; i < COUNT(aliases); i++)
@@ -63,10 +105,7 @@ enum dgl_status convert_recipe_init(const struct dgl_log *log,
     while (recipe < COUNT(recipes) && strcasecmp(recipes[recipe].name, name) != 0)
         recipe++;
     if (recipe == COUNT(recipes))
-        return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "convert: quantize is \"%s\", wanted f32, f16, bf16, q8_0, q6_k, q5_k_m, "
-                        "q4_k_m or mxfp4",
-                        params->quantize);
+        return fail_type(log, "quantize", params->quantize, true);
     *out = recipes[recipe];
     enum dgl_status status;
     TRY(override_role(log, "embed", params->embed, &out->embed));
@@ -210,6 +249,38 @@ enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct 
     return dgl_fail(log, DGL_ERR_INVALID_ARG,
                     "convert: fast was given, but there is no search to leave out: no tensor of "
                     "this model becomes a block format that it is not already");
+}
+
+void convert_plan_warn_padded(const struct dgl_log *log, const struct convert_plan *plan,
+                              const char *path)
+{
+    const struct dgl_dtype_traits *q8_0 = dgl_dtype_get(DGL_Q8_0);
+    const struct convert_item *first = NULL;
+    uint64_t bytes = 0, as_q8_0 = 0, before = 0, row;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct convert_item *item = &plan->items[i];
+        const struct dgl_dtype_traits *t = dgl_dtype_get(item->type);
+        /* Sizes of types that are larger than q8_0 for whole blocks are no surprise. */
+        if (item->cols % t->block == 0 || item->type == item->from->dtype ||
+            (uint64_t)t->block_bytes * q8_0->block >= (uint64_t)q8_0->block_bytes * t->block ||
+            !dgl_dtype_row_bytes(DGL_Q8_0, item->cols, &row) || item->row_bytes <= row)
+            continue;
+        first = first ? first : item;
+        bytes += item->size;
+        as_q8_0 += item->rows * row; /* below item->size, which does not overflow */
+        before += item->from->bytes;
+    }
+    if (!first)
+        return;
+    const struct dgl_dtype_traits *t = dgl_dtype_get(first->type);
+    const uint32_t part = (uint32_t)(first->cols % t->block);
+    dgl_warn(log,
+             "%s: rows of %" PRIu64 " values, such as those of %s, are padded by %" PRIu32
+             " values to whole blocks of %s; such tensors become %s: %" PRIu64 " bytes, %" PRIu64
+             " now, %" PRIu64 " as q8_0, which is also more precise",
+             path, first->cols, DGL_PRINTABLE(convert_item_name(first)), t->block - part, t->name,
+             bytes > before ? "larger than they are" : "larger than as q8_0", bytes, before,
+             as_q8_0);
 }
 
 void convert_plan_finish(struct convert_plan *plan)

@@ -64,6 +64,9 @@ enum dgl_status convert_plan_check(const struct dgl_log *log, const struct conve
 /* Refuses `fast` if the plan encodes no blocks. Types and layouts must be final. */
 enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct convert_plan *plan,
                                         const struct dgl_convert_params *params);
+/* Warns if padding makes a type of less than eight bits larger than Q8_0. `path` is the model's. */
+void convert_plan_warn_padded(const struct dgl_log *log, const struct convert_plan *plan,
+                              const char *path);
 void convert_plan_finish(struct convert_plan *plan);
 /* ---- convert_arrange.c ---- */
 

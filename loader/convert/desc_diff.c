@@ -58,7 +58,6 @@ static const struct compared fields[] = {
     {"the scale of embeddings", COMPARED_NUMBER, AT(embed_scale)},
     {"residual_multiplier", COMPARED_NUMBER, AT(residual_scale)},
     {"the scale of logits", COMPARED_NUMBER, AT(logit_scale)},
-    {"tie_word_embeddings", COMPARED_BOOL, AT(tied_head)},
     {"num_experts", COMPARED_SIZE, AT(moe.experts)},
     {"num_experts_per_tok", COMPARED_SIZE, AT(moe.top_k)},
     {"moe_intermediate_size", COMPARED_SIZE, AT(moe.intermediate)},
@@ -132,6 +131,19 @@ static void fields_compare(const struct model_desc *a, const struct model_desc *
 }
 
 /* ---- tensors ---- */
+
+/* A model without a head uses the embedding table, as one with a tied head does. */
+static void head_compare(const struct model_desc *a, const struct model_desc *b,
+                         struct desc_diff *out)
+{
+    const bool x = a->tied_head || a->no_head, y = b->tied_head || b->no_head;
+    if (x == y)
+        return;
+    out->found = true;
+    snprintf(out->field, sizeof(out->field), "tie_word_embeddings");
+    bool_text(x, out->left, sizeof(out->left));
+    bool_text(y, out->right, sizeof(out->right));
+}
 
 static void parts_compare(const struct model_desc *a, const struct model_desc *b,
                           struct desc_diff *out)
@@ -283,6 +295,8 @@ enum dgl_status desc_diff_find(const struct dgl_log *log, const struct model_des
 {
     *out = (struct desc_diff){0};
     fields_compare(left, right, out);
+    if (!out->found)
+        head_compare(left, right, out);
     if (!out->found)
         parts_compare(left, right, out);
     for (int32_t i = 0; i < left->layers && !out->found; i++)

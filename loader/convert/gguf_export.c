@@ -73,8 +73,22 @@ static enum dgl_status view_init(struct export_job *job, const struct dgl_model_
     return DGL_OK;
 }
 
-/* Follows the quantizer of llama.cpp, except for its q5_0 and q5_1, which have no encoder here.
- * Vectors and routers are f32 because ggml requires it. One warning names the first tensor whose
+/* The type that the quantizer of llama.cpp chooses for rows that are not whole blocks. */
+static enum dgl_dtype fitting_type(enum dgl_dtype type, uint64_t cols)
+{
+    static const struct {
+        enum dgl_dtype type, instead;
+    } fallbacks[] = {{DGL_Q2_K, DGL_IQ4_NL},   {DGL_Q3_K, DGL_IQ4_NL}, {DGL_Q4_K, DGL_Q5_0},
+                     {DGL_IQ4_XS, DGL_IQ4_NL}, {DGL_Q5_K, DGL_Q5_1},   {DGL_Q6_K, DGL_Q8_0}};
+    if (cols % dgl_dtype_get(type)->block == 0)
+        return type;
+    for (size_t i = 0; i < sizeof(fallbacks) / sizeof(fallbacks[0]); i++)
+        if (fallbacks[i].type == type && cols % dgl_dtype_get(fallbacks[i].instead)->block == 0)
+            return fallbacks[i].instead;
+    return DGL_F16;
+}
+
+/* Vectors and routers are f32 because ggml requires it. One warning names the first tensor whose
  * type cannot be stored, because a model can have hundreds of them. */
 static enum dgl_status fit_types(struct export_job *job)
 {
@@ -88,9 +102,7 @@ static enum dgl_status fit_types(struct export_job *job)
         enum dgl_dtype type = DGL_F32;
         for (size_t j = 0; j < sizeof(weights) / sizeof(weights[0]); j++) {
             if (item->from->rank >= 2 && strcmp(item->from->role, weights[j]) == 0)
-                type = item->cols % dgl_dtype_get(item->type)->block == 0 ? item->type
-                       : item->cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0
-                                                                          : DGL_F16;
+                type = fitting_type(item->type, item->cols);
         }
         if (dgl_dtype_get(item->type)->block > 1 && type != item->type) {
             others += first != NULL;

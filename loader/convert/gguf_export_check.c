@@ -1,4 +1,6 @@
 /* Reads the header back before the file is written, so that no property of the model is lost. */
+#include <stdio.h>
+
 #include "loader/convert/desc_diff.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_model.h"
@@ -8,6 +10,12 @@ static enum dgl_status compare(const struct dgl_log *log, const struct dgl_model
 {
     struct desc_diff diff;
     enum dgl_status status = desc_diff_find(log, &model->desc, &again->desc, &diff);
+    if (status == DGL_OK && !diff.found && model->pooling.pooling != again->pooling.pooling) {
+        diff.found = true;
+        snprintf(diff.field, sizeof(diff.field), "pooling in %.48s", model->pooling.origin);
+        snprintf(diff.left, sizeof(diff.left), "%s", dgl_pooling_name(model->pooling.pooling));
+        snprintf(diff.right, sizeof(diff.right), "%s", dgl_pooling_name(again->pooling.pooling));
+    }
     if (status != DGL_OK || !diff.found)
         return status;
     return dgl_fail(log, DGL_ERR_UNSUPPORTED,

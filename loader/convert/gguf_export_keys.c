@@ -196,6 +196,24 @@ enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_mod
         gguf_export_f32(&k, "residual_scale", d->residual_scale);
         gguf_export_f32(&k, "logit_scale", 1 / d->logit_scale); /* a divisor in GGUF */
     }
+    if (model->pooling.origin[0]) {
+        const int64_t type = modules_gguf_type(model->pooling.pooling);
+        if (type > MODULES_GGUF_NONE)
+            gguf_export_u32(&k, "pooling_type", type);
+        if (!model->pooling.normalize)
+            dgl_warn(log,
+                     "%s: its embeddings are not normalised; those of the GGUF file will be, "
+                     "because llama.cpp normalises all",
+                     model->path);
+    }
+    if (model->pooling.fault[0])
+        dgl_warn(log, "%s: %s; the GGUF file does not have it", model->path, model->pooling.fault);
+    if (d->no_head)
+        dgl_warn(
+            log,
+            "%s: it has no lm_head.weight; readers of the GGUF file will use token_embd.weight "
+            "as its head, so only its embeddings are meaningful",
+            model->path);
     bool attention = (d->parts & PART_O_BIAS) != 0, wanted = arch->family == GGUF_GPT_OSS;
     bool any = (d->parts & (PART_O_BIAS | PART_MLP_BIAS)) != 0;
     if (!(arch->family & OPTIONAL_BIASES) && (wanted ? !attention : any))

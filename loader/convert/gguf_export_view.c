@@ -25,7 +25,7 @@ static bool is_skipped(const struct exporter *x, size_t index)
     return x->model->skipped.of_tensor && x->model->skipped.of_tensor[index];
 }
 
-/* Index of a tensor by its name in a multimodal checkpoint, or -1. */
+/* Index of a tensor by its name in a multimodal or base checkpoint, or -1. */
 static long find_prefixed(const struct exporter *x, const char *name)
 {
     long index = -1;
@@ -33,7 +33,8 @@ static long find_prefixed(const struct exporter *x, const char *name)
         const struct bind_prefix *p = &bind_prefixes[i];
         size_t len = p->replacement ? strlen(p->replacement) : 0;
         char full[MAX_PREFIXED_NAME];
-        if (len == 0 || strncmp(name, p->replacement, len) != 0)
+        if (len == 0 || (x->model->desc.parts & p->with) != p->with ||
+            strncmp(name, p->replacement, len) != 0)
             continue;
         snprintf(full, sizeof(full), "%s%s", p->prefix, name + len);
         index = tensor_source_find(x->model->tensors, full);
@@ -45,7 +46,7 @@ static long find_prefixed(const struct exporter *x, const char *name)
 static long find(const struct exporter *x, const char *name)
 {
     long index = tensor_source_find(x->model->tensors, name);
-    if (index < 0 && (x->model->desc.parts & PART_OTHER_MODES))
+    if (index < 0)
         index = find_prefixed(x, name);
     return index >= 0 && is_skipped(x, (size_t)index) ? -1 : index;
 }

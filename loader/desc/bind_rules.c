@@ -109,18 +109,29 @@ const size_t bind_num_layer_rules = COUNT(bind_layer_rules);
 static const char *const derived_buffers[] = {".rotary_emb.inv_freq", ".rotary_emb_local.inv_freq",
                                               ".masked_bias"};
 
+#define OUTER PART_OTHER_MODES
+
+/* The first match counts, so longer prefixes are listed first. */
 const struct bind_prefix bind_prefixes[BIND_NUM_PREFIXES] = {
-    {"language_model.model.", "model."},    {"language_model.lm_head.", "lm_head."},
-    {"model.language_model.", "model."},    {"vision_tower.", NULL},
-    {"multi_modal_projector.", NULL},       {"model.vision_tower.", NULL},
-    {"model.multi_modal_projector.", NULL},
+    {"language_model.model.", "model.", OUTER, false},
+    {"language_model.lm_head.", "lm_head.", OUTER, false},
+    {"language_model.", "model.", OUTER, true},
+    {"model.language_model.", "model.", OUTER, false},
+    {"vision_tower.", NULL, OUTER, false},
+    {"multi_modal_projector.", NULL, OUTER, false},
+    {"model.vision_tower.", NULL, OUTER, false},
+    {"model.multi_modal_projector.", NULL, OUTER, false},
+    {"embed_tokens.", "model.embed_tokens.", 0, true},
+    {"layers.", "model.layers.", 0, true},
+    {"norm.", "model.norm.", 0, true},
 };
 
-const struct bind_prefix *bind_prefix_find(const char *name)
+const struct bind_prefix *bind_prefix_find(uint32_t parts, const char *name)
 {
     for (size_t i = 0; i < BIND_NUM_PREFIXES; i++) {
-        if (strncmp(name, bind_prefixes[i].prefix, strlen(bind_prefixes[i].prefix)) == 0)
-            return &bind_prefixes[i];
+        const struct bind_prefix *p = &bind_prefixes[i];
+        if ((parts & p->with) == p->with && strncmp(name, p->prefix, strlen(p->prefix)) == 0)
+            return p;
     }
     return NULL;
 }

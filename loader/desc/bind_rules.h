@@ -63,14 +63,16 @@ bool bind_match_find(struct model_desc *desc, const char *name, struct bind_matc
 /* Returns true for a buffer that some checkpoints store although it follows from the config. */
 bool bind_is_derived(const char *name);
 
-/* Prefixes of the names in multimodal checkpoints, in the order of publication: those of the text
- * model, and those of the other parts. */
+/* Prefixes of names in checkpoints of multimodal models, which contain the text model, and of base
+ * models, which are the text model without its head. */
 struct bind_prefix {
     const char *prefix, *replacement; /* NULL: not a tensor of the text model */
+    uint32_t with;                    /* enum model_part: requires all of `with` */
+    bool base;                        /* of a base model, which may lack the head */
 };
-enum { BIND_NUM_PREFIXES = 7 };
+enum { BIND_NUM_PREFIXES = 11 };
 extern const struct bind_prefix bind_prefixes[BIND_NUM_PREFIXES];
-/* Returns the first prefix of the name, or NULL. */
-const struct bind_prefix *bind_prefix_find(const char *name);
+/* Returns the first prefix of the name that a model with these parts has, or NULL. */
+const struct bind_prefix *bind_prefix_find(uint32_t parts, const char *name);
 
 #endif

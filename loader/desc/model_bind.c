@@ -19,6 +19,7 @@ struct binder {
     struct model_skipped *skipped;
     uint64_t dims[DIM_COUNT];
     long spare_head; /* head tensor of a model with tied embeddings, or TENSOR_NONE */
+    bool base;       /* a name is that of a base model */
     size_t left_out[BIND_NUM_PREFIXES];
 };
 
@@ -147,13 +148,13 @@ done:
 static enum dgl_status place_tensor(struct binder *b, size_t index)
 {
     const char *stored = tensor_source_at(b->src, index)->name;
-    const struct bind_prefix *p =
-        b->desc->parts & PART_OTHER_MODES ? bind_prefix_find(stored) : NULL;
+    const struct bind_prefix *p = bind_prefix_find(b->desc->parts, stored);
     if (p && !p->replacement) { /* belongs to another part of the model */
         b->left_out[p - bind_prefixes]++;
         b->skipped->of_tensor[index] = true;
         return DGL_OK;
     }
+    b->base = b->base || (p && p->base);
     struct dgl_buf name = {0}; /* the name that the text model alone would have */
     struct bind_match m = {0};
     enum dgl_status status = DGL_OK;
@@ -254,9 +255,13 @@ static enum dgl_status check_complete(struct binder *b)
 {
     for (size_t i = 0; i < bind_num_model_rules; i++) {
         const struct bind_rule *rule = &bind_model_rules[i];
-        bool spare = rule->slot == offsetof(struct model_desc, head) && b->desc->tied_head;
-        if (!spare && *(const long *)slot_at(b->desc, rule->slot) == TENSOR_NONE)
+        bool head = rule->slot == offsetof(struct model_desc, head);
+        if (*(const long *)slot_at(b->desc, rule->slot) != TENSOR_NONE ||
+            (head && b->desc->tied_head))
+            continue;
+        if (!head || !b->base)
             return missing(b, -1, rule, 0);
+        b->desc->no_head = true;
     }
     for (size_t i = 0; i < (size_t)b->desc->layers * bind_num_layer_rules; i++) {
         int32_t layer = (int32_t)(i / bind_num_layer_rules), number, other_number;
@@ -303,7 +308,7 @@ enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source
                        bind_prefixes[i].prefix, b.left_out[i]);
         TRY(model_skipped_add(log, skipped, &line));
     }
-    if (out->tied_head)
+    if (out->tied_head || out->no_head)
         out->head = out->embed;
 done:
     return status;

@@ -120,7 +120,9 @@ struct model_desc {
     double act_alpha, act_limit;      /* MODEL_ACT_SWIGLU_CLAMP */
     struct rope_desc rope[ROPE_SETS]; /* ROPE_LOCAL: only used if a layer selects it */
     struct moe_desc moe;
-    bool tied_head;               /* the embedding table is the head */
+    bool tied_head; /* the embedding table is the head */
+    bool no_head;   /* the checkpoint of a base model has no head: only hidden states are usable.
+                     `head` is then `embed`, so that the engine needs no other case. */
     long embed, head, final_norm; /* [vocab, hidden] x2 (head = embed when tied), [hidden] */
     struct layer_desc *layer;     /* [layers] */
     int32_t bos_id;               /* -1 if missing */

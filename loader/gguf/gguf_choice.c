@@ -87,6 +87,34 @@ void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES])
     find_quant((struct dgl_str){slash, (size_t)(base - 1 - slash)}, quant);
 }
 
+/* Type of most values of the matrices between embedding and head, or NULL if there are none. */
+static const char *matrices_type(const struct gguf_file *header)
+{
+    struct dtype_tally tally = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < header->num_tensors; i++) {
+        const struct tensor_info *t = &header->tensors[i].info;
+        const char *role = tensor_role_from_name(t->name);
+        const bool inner = strcmp(role, "embedding") != 0 && strcmp(role, "lm_head") != 0;
+        double values = 1;
+        for (uint32_t k = 0; k < t->rank; k++)
+            values *= (double)t->shape[k];
+        count += t->rank >= 2;
+        dtype_tally_add(&tally, t->rank >= 2 && inner ? "matmul" : role, t->dtype, values);
+    }
+    return count ? dgl_dtype_get(dtype_tally_headline(&tally))->name : NULL;
+}
+
+/* Returns true if a mix of llama.cpp, such as q4_k_m or iq3_xs, can have most matrices in
+ * `type`. */
+static bool mix_has_type(const char *mix, const char *type)
+{
+    const size_t len = strlen(type), family = strlen("iq3");
+    if (strncmp(mix, "iq", 2) == 0 && strncmp(mix, type, family) == 0)
+        return true;
+    return strncmp(mix, type, len) == 0 && (mix[len] == '\0' || mix[len] == '_');
+}
+
 void gguf_file_quant(const struct dgl_source *source, const char *path,
                      char quant[GGUF_QUANT_BYTES])
 {
@@ -103,16 +131,19 @@ void gguf_file_quant(const struct dgl_source *source, const char *path,
     const int64_t most = (int64_t)(sizeof(names) / sizeof(names[0])) - 1;
     struct blob blob;
     struct gguf_file header = {0};
-    int64_t type = -1;
+    int64_t number = -1;
     quant[0] = '\0';
     if (blob_open(NULL, source, path, NULL, &blob) != DGL_OK)
         return;
     struct gguf_input in = {.name = path, .blob = &blob, .size = blob.size};
     if (gguf_file_parse(NULL, &in, &header) == DGL_OK) {
         struct gguf_reader r = {.file = &header};
-        if (gguf_opt_i64(r, "general.file_type", 0, most, &type) == DGL_OK && type >= 0 &&
-            names[type])
-            snprintf(quant, GGUF_QUANT_BYTES, "%s", names[type]);
+        const char *type = matrices_type(&header), *mix = NULL;
+        if (gguf_opt_i64(r, "general.file_type", 0, most, &number) == DGL_OK && number >= 0)
+            mix = names[number];
+        if (mix && (!type || mix_has_type(mix, type)))
+            type = mix;
+        snprintf(quant, GGUF_QUANT_BYTES, "%s", type ? type : "");
         gguf_file_finish(&header);
     }
     blob_close(&blob);

@@ -28,8 +28,9 @@ void gguf_choices_pick(struct gguf_choices *choices, struct dgl_str quant);
 
 /* Sets `quant` to the quantisation in a file's name, spelled as there, or "". */
 void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES]);
-/* Sets `quant` by general.file_type of the file, in lower case. "" if the type is absent or
- * unknown, or the file cannot be read. */
+/* Sets `quant` to the type of most matrices of the file, in lower case, or to the mix that
+ * general.file_type names if it has that type. "" if the file cannot be read. The first file of a
+ * split model may have no tensors; then general.file_type alone counts. */
 void gguf_file_quant(const struct dgl_source *source, const char *path,
                      char quant[GGUF_QUANT_BYTES]);
 

@@ -30,7 +30,7 @@ static const char known_keys[] =
     "attention.value_length_swa attn_logit_softcapping block_count context_length "
     "embedding_length embedding_scale expert_count expert_feed_forward_length "
     "expert_gating_func expert_used_count expert_weights_norm expert_weights_scale "
-    "feed_forward_length final_logit_softcapping logit_scale residual_scale "
+    "feed_forward_length final_logit_softcapping logit_scale pooling_type residual_scale "
     "rope.dimension_count rope.dimension_count_swa rope.freq_base rope.freq_base_swa "
     "rope.scale_linear rope.scaling.attn_factor rope.scaling.factor rope.scaling.finetuned "
     "rope.scaling.original_context_length rope.scaling.type rope.scaling.yarn_attn_factor "

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/desc/modules.h"
 #include "loader/gguf/gguf_config.h"
+#include "loader/gguf/gguf_keys.h"
 #include "loader/gguf/gguf_override.h"
 #include "loader/gguf/gguf_sampling.h"
 #include "loader/gguf/gguf_split.h"
@@ -14,6 +16,27 @@
 #include "loader/tensor/model_files.h"
 #include "loader/tokenizer/tokenizer.h"
 #include "loader/tokenizer/tokenizer_json.h"
+
+/* Writes the modules of an embedding model. */
+static enum dgl_status put_modules(const struct dgl_log *log, const struct gguf_model *m,
+                                   struct dgl_buf *out)
+{
+    static const char suffix[] = "pooling_type";
+    enum { MAX_TYPE = 255, RANK = 4 };
+    char key[GGUF_ARCH_KEY_TEXT];
+    int64_t type = MODULES_GGUF_NONE;
+    enum dgl_status status = gguf_arch_i64(log, m, suffix, MAX_TYPE, &type);
+    if (status != DGL_OK || type == MODULES_GGUF_NONE)
+        return status;
+    gguf_arch_key(m->arch, suffix, key);
+    if (type > MODULES_GGUF_LAST)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: %s is %d%s; supported: 0 (none), 1 (mean), 2 (cls) and 3 (last)",
+                        m->file->name, key, (int)type,
+                        type == RANK ? " (a reranker, which has no embeddings)" : "");
+    modules_write_gguf(type, key, out);
+    return out->failed ? dgl_fail_memory(log, key, out->len) : DGL_OK;
+}
 
 enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_file *file,
                                 struct tensor_source *raw, struct gguf_parts *out)
@@ -30,6 +53,7 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
     TRY(gguf_turns_stops(log, &out->vocab, rows, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids));
     TRY(gguf_tokenizer_config_write(log, file, &out->vocab, &out->tokenizer_config));
     TRY(gguf_sampling_read(log, file, &out->generation_config));
+    TRY(put_modules(log, &model, &out->modules));
     ids.bos_id = (int32_t)out->vocab.bos;
     TRY(gguf_config_read(log, &model, &ids, &out->config));
     status = gguf_view_create(log, &model, raw, &out->skipped, &out->tensors);
@@ -76,6 +100,7 @@ void gguf_parts_finish(struct gguf_parts *parts)
     vocab_lists_finish(&parts->vocab);
     dgl_buf_finish(&parts->tokenizer_config);
     dgl_buf_finish(&parts->generation_config);
+    dgl_buf_finish(&parts->modules);
     tensor_source_destroy(&parts->tensors);
     model_skipped_finish(&parts->skipped);
 }

@@ -12,6 +12,7 @@ struct gguf_parts {
     struct fields config;            /* of a config.json; no name yet */
     struct vocab_lists vocab;        /* borrows from the file */
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
+    struct dgl_buf modules;          /* loader/desc/modules.h; empty if the file has no pooling */
     /* generation_config.json with the values of general.sampling.*; empty if there are none */
     struct dgl_buf generation_config;
     struct tensor_source *tensors; /* with Hugging Face names */

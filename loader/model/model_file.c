@@ -15,6 +15,7 @@
 #include "loader/hf/hf_model.h"
 #include "loader/model/model_path.h"
 #include "loader/model/model_text.h"
+#include "loader/model/modules_text.h"
 #include "loader/model/rdrr_config.h"
 #include "loader/model/synthetic_model.h"
 #include "loader/tensor/expert_view.h"
@@ -39,11 +40,12 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         TRY(model_text_load(from, texts[i].name, texts[i].text, texts[i].len));
+    TRY(modules_load(from, &f->modules_json, &f->modules_len));
 done:
     return status;
 }
 
-/* Fills f->desc, without tensors, from the fields and generation_config.json. */
+/* Fills f->desc, without tensors, from the fields and generation_config.json, and f->pooling. */
 static enum dgl_status desc_read(const struct dgl_log *log, const struct fields *config,
                                  struct dgl_model_file *f)
 {
@@ -57,6 +59,10 @@ static enum dgl_status desc_read(const struct dgl_log *log, const struct fields 
     struct model_desc_input in = {
         .config = config, .generation_config = doc ? &generation : NULL, .config_only = true};
     TRY(model_desc_init(log, &in, &f->desc, &f->skipped));
+    free(name);
+    name = dgl_path_join(f->path, FILE_MODULES);
+    TRY(name ? modules_read(log, name, f->modules_json, f->modules_len, &f->pooling)
+             : dgl_fail_memory(log, "path", strlen(f->path)));
 done:
     dgl_json_destroy(&doc);
     free(name);
@@ -155,6 +161,8 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     f->generation_config_len = parts->generation_config.len;
     if (parts->generation_config.len > 0)
         f->generation_config_json = dgl_buf_take(&parts->generation_config);
+    f->modules_len = parts->modules.len;
+    f->modules_json = parts->modules.len ? dgl_buf_take(&parts->modules) : NULL;
     f->tensors = parts->tensors;
     parts->tensors = NULL;
     parts->config.name = config_name.p;
@@ -250,6 +258,11 @@ static void info_fill(struct dgl_model_file *f)
         .num_stop_ids = d->num_stop_ids,
         .has_tokenizer = f->tokenizer_json || f->vocab.kind != VOCAB_NONE,
         .bos_id = d->bos_id < d->vocab ? d->bos_id : -1,
+        .no_head = d->no_head,
+        .pooling = f->pooling.pooling,
+        .normalize = f->pooling.normalize,
+        .pooling_origin = f->pooling.origin[0] ? f->pooling.origin : NULL,
+        .pooling_fault = f->pooling.fault[0] ? f->pooling.fault : NULL,
     };
 }
 
@@ -386,6 +399,7 @@ void model_file_close(struct dgl_model_file **file)
     free(f->tokenizer_config_json);
     free(f->special_tokens_json);
     free(f->generation_config_json);
+    free(f->modules_json);
     free(f->hint_defaults);
     free(f->hint_pinned);
     tokenizer_destroy(&f->tok);

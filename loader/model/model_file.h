@@ -4,6 +4,7 @@
 #define DGL_LOADER_MODEL_FILE_H
 
 #include "loader/desc/model_desc.h"
+#include "loader/desc/modules.h"
 #include "loader/model/chat_source.h"
 #include "loader/source/blob_source.h"
 #include "loader/tokenizer/vocab_lists.h"
@@ -38,6 +39,9 @@ struct dgl_model_file {
     size_t special_tokens_len;
     char *generation_config_json; /* NULL = none */
     size_t generation_config_len;
+    char *modules_json; /* of an embedding model: modules.h; NULL = none */
+    size_t modules_len;
+    struct model_pooling pooling;
     char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text, or NULL */
     char quantization[32];             /* headline: "bf16", "q4_k_m" */
     char manifest_sha256[65];          /* "" for folders */

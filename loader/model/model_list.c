@@ -62,34 +62,46 @@ static uint64_t folder_bytes(const char *dir, const char *suffix)
     return bytes;
 }
 
-/* Type of the weights by config.json or manifest.json, or "". */
+/* Type of most matrices of a checkpoint by the headers of its files, or "". */
+static void checkpoint_quant(const char *dir, char out[GGUF_QUANT_BYTES])
+{
+    struct tensor_source *src = NULL;
+    struct dtype_tally tally = {0};
+    out[0] = '\0';
+    if (hf_tensors_open(NULL, &blob_files, dir, &src) != DGL_OK)
+        return;
+    for (size_t i = 0; i < tensor_source_count(src); i++) {
+        const struct tensor_info *t = tensor_source_at(src, i);
+        double values = 1;
+        for (uint32_t k = 0; k < t->rank; k++)
+            values *= (double)t->shape[k];
+        dtype_tally_add(&tally, t->role, t->dtype, values);
+    }
+    put_lower(out, dgl_str_of(dgl_dtype_get(dtype_tally_headline(&tally))->name));
+    tensor_source_destroy(&src);
+}
+
+/* Type of the weights: a scheme in config.json, the headline of manifest.json, or the type in the
+ * files. "" if they cannot be read. */
 static void folder_quant(const char *dir, enum model_format format, char out[GGUF_QUANT_BYTES])
 {
-    static const char *const dtypes[] = {"torch_dtype", "dtype"};
     struct dgl_json_doc *doc = NULL;
     char *path = dgl_path_join(dir, format == MODEL_RDRR ? RDRR_MANIFEST : FILE_CONFIG);
     out[0] = '\0';
     if (path && dgl_json_load(NULL, path, MAX_TEXT, &doc) == DGL_OK) {
-        const struct dgl_json *root = dgl_json_root(doc), *text = dgl_json_get(root, "text_config");
+        const struct dgl_json *root = dgl_json_root(doc);
         const struct dgl_json *value =
             format == MODEL_RDRR
                 ? dgl_json_get(root, "quantization")
                 : dgl_json_get(dgl_json_get(root, "quantization_config"), "quant_method");
-        for (size_t i = 0; i < 4 && format == MODEL_HF; i++)
-            if (!dgl_json_is(value, DGL_JSON_STRING))
-                value = dgl_json_get(i < 2 ? root : text, dtypes[i % 2]);
         struct dgl_str word =
             dgl_json_is(value, DGL_JSON_STRING) ? dgl_json_str(value) : DGL_STR("");
-        const struct {
-            const char *torch, *name;
-        } names[] = {{"bfloat16", "bf16"}, {"float16", "f16"}, {"float32", "f32"}};
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-            if (dgl_str_eq(word, names[i].torch))
-                word = dgl_str_of(names[i].name);
         put_lower(out, word);
     }
     dgl_json_destroy(&doc);
     free(path);
+    if (!out[0] && format == MODEL_HF)
+        checkpoint_quant(dir, out);
 }
 
 static enum dgl_status tell_gguf(struct walk *w, const char *name, const char *path,
@@ -99,10 +111,7 @@ static enum dgl_status tell_gguf(struct walk *w, const char *name, const char *p
     /* A dangling link: an interrupted download leaves it in the Hub cache. */
     if (choice->bytes == 0)
         return DGL_OK;
-    if (choice->quant[0])
-        put_lower(quant, dgl_str_of(choice->quant));
-    else
-        gguf_file_quant(&blob_files, path, quant);
+    gguf_file_quant(&blob_files, path, quant);
     return tell(w, &(struct dgl_model_entry){name, path, "gguf", quant, choice->bytes});
 }
 
@@ -169,7 +178,6 @@ static enum dgl_status look_at_path(struct walk *w, const char *path, int depth)
         return DGL_OK;
     if (gguf_is_model(&blob_files, path) && stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
         struct gguf_choice file = {.bytes = (uint64_t)info.st_size};
-        gguf_name_quant(path, file.quant);
         return tell_gguf(w, path, path, &file);
     }
     enum dgl_status status;

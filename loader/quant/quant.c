@@ -53,7 +53,8 @@ static void bf16_encode(const float *src, uint64_t count, uint8_t *dst)
         store_u16(dst + 2 * i, dgl_f32_to_bf16(src[i]));
 }
 
-/* f16: 65520 and above round to infinity. bf16: the float after its limit does. */
+/* f16: 65520 and above round to infinity. bf16: the float after its limit does. q4_1, q5_1: the
+ * minimum is an f16. */
 static const struct codec codecs[DGL_DTYPE_COUNT] = {
     [DGL_F32] = {.row_decode = f32_decode, .row_encode = f32_encode, .limit = INFINITY},
     [DGL_F16] = {.row_decode = f16_decode, .row_encode = f16_encode, .limit = 65519},
@@ -61,16 +62,16 @@ static const struct codec codecs[DGL_DTYPE_COUNT] = {
     [DGL_Q8_0] = {.decode = q8_0_decode, .encode = q8_0_encode, .limit = F16_MAX * 127},
     [DGL_Q4_K] = {.decode = q4_k_decode, .encode = q4_k_encode, .limit = F16_MAX * 63 * 15},
     [DGL_Q4_0] = {.decode = q4_0_decode, .encode = q4_0_encode, .limit = F16_MAX * 7},
-    [DGL_Q4_1] = {.decode = q4_1_decode},
-    [DGL_Q5_0] = {.decode = q5_0_decode},
-    [DGL_Q5_1] = {.decode = q5_1_decode},
-    [DGL_Q2_K] = {.decode = q2_k_decode},
-    [DGL_Q3_K] = {.decode = q3_k_decode},
+    [DGL_Q4_1] = {.decode = q4_1_decode, .encode = q4_1_encode, .limit = F16_MAX},
+    [DGL_Q5_0] = {.decode = q5_0_decode, .encode = q5_0_encode, .limit = F16_MAX * 15},
+    [DGL_Q5_1] = {.decode = q5_1_decode, .encode = q5_1_encode, .limit = F16_MAX},
+    [DGL_Q2_K] = {.decode = q2_k_decode, .encode = q2_k_encode, .limit = F16_MAX * 15 * 3},
+    [DGL_Q3_K] = {.decode = q3_k_decode, .encode = q3_k_encode, .limit = F16_MAX * 31 * 3},
     [DGL_Q5_K] = {.decode = q5_k_decode, .encode = q5_k_encode, .limit = F16_MAX * 63 * 31},
     [DGL_Q6_K] = {.decode = q6_k_decode, .encode = q6_k_encode, .limit = F16_MAX * 127 * 31},
     [DGL_MXFP4] = {.decode = mxfp4_decode, .encode = mxfp4_encode, .limit = 0x1.8p127},
-    [DGL_IQ4_NL] = {.decode = iq4_nl_decode},
-    [DGL_IQ4_XS] = {.decode = iq4_xs_decode},
+    [DGL_IQ4_NL] = {.decode = iq4_nl_decode, .encode = iq4_nl_encode, .limit = F16_MAX * 113},
+    [DGL_IQ4_XS] = {.decode = iq4_xs_decode, .encode = iq4_xs_encode, .limit = F16_MAX * 31 * 113},
     [DGL_IQ1_S] = {.decode = iq1_s_decode},
     [DGL_IQ1_M] = {.decode = iq1_m_decode},
     [DGL_IQ2_XXS] = {.decode = iq2_xxs_decode},

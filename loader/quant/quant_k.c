@@ -132,6 +132,11 @@ static unsigned two_bits_at(const uint8_t *bytes, unsigned i)
     return (unsigned)bytes[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3u;
 }
 
+static void two_bits_put(uint8_t *bytes, unsigned i, unsigned bits)
+{
+    bytes[i / 128 * 32 + i % 32] |= (uint8_t)(bits << i / 32 % 4 * 2);
+}
+
 /* 16 bytes of 4-bit scale and minimum, 64 bytes of codes, f16 d, f16 dmin. */
 void q2_k_decode(const uint8_t *src, float *dst)
 {
@@ -140,6 +145,19 @@ void q2_k_decode(const uint8_t *src, float *dst)
         float scale = d * (float)(src[i / 16] & 15), min = dmin * (float)(src[i / 16] >> 4);
         dst[i] = scale * (float)two_bits_at(src + 16, i) - min;
     }
+}
+
+void q2_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)
+{
+    struct k_codes codes;
+    quant_k_search(K_Q2, x, count, effort, &codes);
+    memset(dst, 0, 80);
+    for (unsigned s = 0; s < K_MAX_SUBS; s++)
+        dst[s] = (uint8_t)(codes.sc[s] | codes.m[s] << 4);
+    for (unsigned i = 0; i < K_VALUES; i++)
+        two_bits_put(dst + 16, i, (unsigned)codes.q[i]);
+    store_u16(dst + 80, codes.d);
+    store_u16(dst + 82, codes.dmin);
 }
 
 /* 32 bytes of third bits (clear: 4 less), 64 bytes of codes, 12 bytes of 6-bit scales less 32, f16
@@ -155,6 +173,25 @@ void q3_k_decode(const uint8_t *src, float *dst)
         float scale = d * (float)((int)(low | high << 4) - 32);
         dst[i] = scale * (float)((int)code - 4);
     }
+}
+
+void q3_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)
+{
+    struct k_codes codes;
+    uint8_t *scales = dst + 96;
+    quant_k_search(K_Q3, x, count, effort, &codes);
+    memset(dst, 0, 108);
+    for (unsigned s = 0; s < K_MAX_SUBS; s++) {
+        const unsigned sc = (unsigned)(codes.sc[s] + 32);
+        scales[s % 8] |= (uint8_t)((sc & 15u) << s / 8 * 4);
+        scales[8 + s % 4] |= (uint8_t)(sc >> 4 << s / 4 * 2);
+    }
+    for (unsigned i = 0; i < K_VALUES; i++) {
+        const unsigned q = (unsigned)(codes.q[i] + 4);
+        two_bits_put(dst + 32, i, q & 3u);
+        dst[i % 32] |= (uint8_t)(q >> 2 << i / 32);
+    }
+    store_u16(dst + 108, codes.d);
 }
 
 /* 128 bytes of nibbles, 64 bytes of the upper two bits, 16 int8 scales, f16 d. */

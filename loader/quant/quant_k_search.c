@@ -1,6 +1,6 @@
 /*
- * The search for codes of q4_k, q5_k and q6_k: w = (d * sc) * q - (dmin * m), squared error, no
- * weighting. q6_k has no minimum: m is 0, and its scales and codes have a sign.
+ * The search for codes of q2_k to q6_k: w = (d * sc) * q - (dmin * m), squared error, no weighting.
+ * q3_k and q6_k have no minimum: m is 0, and their scales and codes have a sign.
  *
  * 1. Every sub-block alone: the line w = a*q - b with the smallest error, and the curvature of that
  *    error (fit_line, fit_scale).
@@ -37,10 +37,35 @@ static const struct format {
     float near[3]; /* offsets of the scales that step 3 tries; the first of equal errors is used */
     float top, step;          /* grid point i gives the largest value code `top` - i * `step` */
     const struct plan *plans; /* by effort */
+    float codes[8]; /* without a minimum: codes of the largest magnitude that fit_scale() tries */
 } formats[] = {
-    [K_Q4] = {K_SUBS, 8, 0, 15, 0, 63, 63, {-1, 0, 1}, 63.5f, 18.5f / 23, line_plans},
-    [K_Q5] = {K_SUBS, 8, 0, 31, 0, 63, 63, {-1, 0, 1}, 63.5f, 18.5f / 23, line_plans},
-    [K_Q6] = {K_MAX_SUBS, 4, -32, 31, -128, 127, 0, {0, -1, 1}, 128, 48.0f / 32, scale_plans},
+    [K_Q2] = {K_MAX_SUBS, 4, 0, 3, 0, 15, 15, {-1, 0, 1}, 15.5f, 7.0f / 23, line_plans, {0}},
+    [K_Q3] = {K_MAX_SUBS,
+              4,
+              -4,
+              3,
+              -32,
+              31,
+              0,
+              {0, -1, 1},
+              32,
+              14.0f / 32,
+              scale_plans,
+              {-4.0f, -3.6f, -4.4f, -3.2f, 3.0f, -2.8f, 2.6f, 3.4f}},
+    [K_Q4] = {K_SUBS, 8, 0, 15, 0, 63, 63, {-1, 0, 1}, 63.5f, 18.5f / 23, line_plans, {0}},
+    [K_Q5] = {K_SUBS, 8, 0, 31, 0, 63, 63, {-1, 0, 1}, 63.5f, 18.5f / 23, line_plans, {0}},
+    [K_Q6] = {K_MAX_SUBS,
+              4,
+              -32,
+              31,
+              -128,
+              127,
+              0,
+              {0, -1, 1},
+              128,
+              48.0f / 32,
+              scale_plans,
+              {-32.0f, -31.5f, -32.6f, -31.0f, 31.0f, -30.4f, 30.5f, 31.6f}},
 };
 
 struct sub {
@@ -162,7 +187,6 @@ static void fit_line(struct block *b, int at)
  * of the range, each followed by a least-squares step. */
 static void fit_scale(struct block *b, int at)
 {
-    static const float codes[] = {-32.0f, -31.5f, -32.6f, -31.0f, 31.0f, -30.4f, 30.5f, 31.6f};
     const struct sub *s = &b->sub[at];
     float largest = 0.0f, best = INFINITY;
     for (int i = 0; i < 4 * b->f->vecs; i++) {
@@ -170,7 +194,7 @@ static void fit_scale(struct block *b, int at)
         largest = fabsf(x) > fabsf(largest) ? x : largest;
     }
     for (size_t c = 0; c < b->plan->num_cuts && largest != 0.0f; c++) {
-        float a = largest / codes[c];
+        float a = largest / b->f->codes[c];
         struct moments q = line_moments(b->f, s, a, 0.0f);
         a = q.qq > 0.0f ? q.xq / q.qq : a;
         float err = line_error(b->f, s, a, 0.0f);

@@ -9,5 +9,6 @@
 #define FILE_SPECIAL_TOKENS    "special_tokens_map.json"
 #define FILE_CHAT_JINJA        "chat_template.jinja"
 #define FILE_CHAT_JSON         "chat_template.json"
+#define FILE_MODULES           "modules.json"
 
 #endif

@@ -107,7 +107,7 @@ static void models_here(void **state)
         &(struct process_params){.args = (const char *const[]){"models", NULL}, .env = none}, &r);
     assert_code(&r, 0);
     assert_contains(r.out, "NAME ");
-    assert_contains(r.out, "mine-Q8_0.gguf  gguf        q8_0      2 B\n");
+    assert_contains(r.out, "mine-Q8_0.gguf  gguf        ?         2 B\n"); /* no type */
     assert_null(strstr(r.out, "gone"));
     process_finish(&r);
 
@@ -172,6 +172,8 @@ static const struct convert_row conversions[] = {
     {"convert to q8_0 in capitals", {"--quantize", "Q8_0"}, "q8_0"},
     {"convert one role in capitals", {"--quantize", "BF16", "--embed", "F16"}, "bf16"},
     {"convert by an alias", {"--quantize", "Q5_K", "--fast"}, "q5_k"},
+    {"convert to q2_k", {"--quantize", "Q2_K", "--fast"}, "q2_k"},
+    {"convert to iq4_xs", {"--quantize", "iq4_xs", "--fast"}, "iq4_xs"},
     {"convert to q6_k", {"--quantize", "q6_k", "--fast"}, "q6_k"},
     {"convert one role", {"--embed", "q6_k", "--fast"}, "bf16"},
     {"convert to mxfp4", {"--quantize", "mxfp4", "--embed", "q6_k"}, "mxfp4"},
@@ -245,6 +247,20 @@ static void convert_goes_by_the_name_of_its_target(void **state)
     const struct dgl_json *model = dgl_json_at(process_json(&r), 0);
     assert_string_equal(dgl_json_str(dgl_json_get(model, "form")).p, "gguf");
     assert_string_equal(dgl_json_str(dgl_json_get(model, "quantization")).p, "f16");
+    process_finish(&r);
+    char *misnamed = dgl_path_join(p.dir, "x-Q4_K_M.gguf");
+    assert_int_equal(symlink(file, misnamed), 0);
+    run(&r, (const char *const[]){"models", misnamed, "--json", NULL});
+    assert_code(&r, 0);
+    model = dgl_json_at(process_json(&r), 0);
+    assert_string_equal(dgl_json_str(dgl_json_get(model, "quantization")).p, "f16");
+    process_finish(&r);
+    free(misnamed);
+    tiny_file_replace(p.in, "config.json", "\"bfloat16\"", "\"float32\"");
+    run(&r, (const char *const[]){"models", p.in, "--json", NULL});
+    assert_code(&r, 0);
+    model = dgl_json_at(process_json(&r), 0);
+    assert_string_equal(dgl_json_str(dgl_json_get(model, "quantization")).p, "bf16");
     process_finish(&r);
     run(&r, (const char *const[]){"convert", p.in, pack, "--to", "rdrr", NULL});
     assert_code(&r, 0);

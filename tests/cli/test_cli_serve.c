@@ -132,8 +132,12 @@ static const struct refusal refusals[] = {
     {"another model", CHAT, "{" SAY ",\"model\":\"gpt-4\"}", 404, "model", "gpt-4"},
     {"a model that is a number", CHAT, "{" SAY ",\"model\":4}", 400, "model", "number"},
     {"responses", "/v1/responses", "{}", 400, "path", "chat/completions"},
-    {"dimensions", "/v1/embeddings", "{\"input\":\"a\",\"dimensions\":3}", 400, "dimensions",
-     "not supported"},
+    {"more dimensions than there are", "/v1/embeddings", "{\"input\":\"a\",\"dimensions\":99999}",
+     400, "dimensions", "have 256 values"},
+    {"no dimensions", "/v1/embeddings", "{\"input\":\"a\",\"dimensions\":0}", 400, "dimensions",
+     "is 0"},
+    {"an unknown norm", "/v1/embeddings", "{\"input\":\"a\",\"embd_normalize\":-2}", 400,
+     "embd_normalize", "is -2"},
     {"no input", "/v1/embeddings", "{}", 400, "input", "missing"},
     {"tokenize nothing", "/tokenize", "{}", 400, "content", "is missing"},
     {"detokenize nothing", "/detokenize", "{}", 400, "tokens", "is missing"},
@@ -590,6 +594,51 @@ static void embeddings_are_vectors(void **state)
     reply_finish(&coded);
 }
 
+/* Sum of p-th powers of an embedding's values; p = 0 is the largest magnitude. */
+static double embedding_norm(struct reply *r, size_t index, int p, size_t *count)
+{
+    const struct dgl_json *row =
+        dgl_json_get(dgl_json_at(dgl_json_get(reply_json(r), "data"), index), "embedding");
+    double sum = 0;
+    *count = dgl_json_count(row);
+    for (const struct dgl_json *v = dgl_json_first(row); v; v = dgl_json_next(v))
+        sum = p ? sum + pow(fabs(dgl_json_f64(v)), p) : fmax(sum, fabs(dgl_json_f64(v)));
+    return sum;
+}
+
+/* More inputs than a request has choices, with few values each. */
+static void embeddings_of_many_inputs_are_short(void **state)
+{
+    enum { INPUTS = 300, DIMENSIONS = 5 };
+    static const struct {
+        int norm, power;
+        double want;
+    } norms[] = {{2, 2, 1}, {1, 1, 1}, {3, 3, 1}, {0, 0, 32760}};
+    struct dgl_buf body = {0};
+    struct reply r;
+    size_t count;
+    (void)state;
+    dgl_buf_puts(&body, "{\"dimensions\":5,\"input\":[");
+    for (int i = 0; i < INPUTS; i++)
+        dgl_buf_printf(&body, "%s[%d,%d]", i ? "," : "", 20 + i, 21 + i);
+    dgl_buf_puts(&body, "]}");
+    server_post(&server, "/v1/embeddings", body.p, &r);
+    assert_int_equal(r.status, 200);
+    assert_int_equal(dgl_json_count(dgl_json_get(reply_json(&r), "data")), INPUTS);
+    assert_near(embedding_norm(&r, INPUTS - 1, 2, &count), 1, 1e-5);
+    assert_int_equal(count, DIMENSIONS);
+    reply_finish(&r);
+    for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++) {
+        char text[96];
+        snprintf(text, sizeof(text), "{\"input\":\"a cat\",\"embd_normalize\":%d}", norms[i].norm);
+        server_post(&server, "/v1/embeddings", text, &r);
+        assert_near(embedding_norm(&r, 0, norms[i].power, &count), norms[i].want,
+                    1e-4 * norms[i].want);
+        reply_finish(&r);
+    }
+    dgl_buf_finish(&body);
+}
+
 static void tokens_go_there_and_back(void **state)
 {
     (void)state;
@@ -672,6 +721,7 @@ int main(void)
         cmocka_unit_test(biases_of_tokens_count),
         cmocka_unit_test(control_tokens_of_users_stay_text),
         cmocka_unit_test(embeddings_are_vectors),
+        cmocka_unit_test(embeddings_of_many_inputs_are_short),
         cmocka_unit_test(tokens_go_there_and_back),
     };
     int failures = cmocka_run_group_tests_name("serve", with_server, start_server, NULL);

@@ -29,6 +29,31 @@ static const struct leaving leavings[] = {
     {"by closing its half", false, true},
 };
 
+/* A client that leaves before all of its inputs are embedded counts as cancelled. */
+static void test_leaving_embeddings(void **state)
+{
+    enum { INPUTS = 4000 };
+    const int64_t before = server_metric(&server, "requests_cancelled_total"),
+                  finished = server_metric(&server, "requests_finished_total"),
+                  tokens = server_metric(&server, "prompt_tokens_total");
+    struct dgl_buf body = {0};
+    (void)state;
+    dgl_buf_puts(&body, "{\"input\":[");
+    for (int i = 0; i < INPUTS; i++)
+        dgl_buf_puts(&body, i ? ",[5,6]" : "[5,6]");
+    dgl_buf_puts(&body, "]}");
+    char *request = server_request("/v1/embeddings", "", body.p);
+    const int fd = server_connect(&server);
+    assert_true(server_send(fd, request, strlen(request)));
+    usleep(300000);
+    close(fd);
+    server_wait_for_metric(&server, "requests_cancelled_total", before + 1);
+    assert_int_equal(server_metric(&server, "requests_finished_total"), finished);
+    assert_in_range(server_metric(&server, "prompt_tokens_total") - tokens, 0, 2 * INPUTS - 1);
+    free(request);
+    dgl_buf_finish(&body);
+}
+
 /* The server stops working for a client that leaves. */
 static void test_leaving(void **state)
 {
@@ -474,6 +499,7 @@ static int start_server(void **state)
 int main(void)
 {
     const struct CMUnitTest with_server[] = {
+        cmocka_unit_test(test_leaving_embeddings),
         cmocka_unit_test(a_slow_reader_stops_nobody),
         cmocka_unit_test(a_full_queue_says_so),
         cmocka_unit_test(many_arguments_are_answered),

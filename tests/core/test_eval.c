@@ -312,21 +312,60 @@ struct embedding {
     enum dgl_pooling pooling;
     bool normalize;
     int32_t chunk;
-    size_t count; /* tokens */
+    size_t count;       /* tokens */
+    int32_t dimensions; /* 0: all */
 };
 
 static const struct embedding embeddings[] = {
-    {"mean", DGL_POOLING_MEAN, false, 0, PROMPT},
-    {"mean in chunks", DGL_POOLING_MEAN, false, 16, PROMPT},
-    {"mean of one token", DGL_POOLING_MEAN, false, 0, 1},
-    {"mean of length 1", DGL_POOLING_MEAN, true, 0, PROMPT},
-    {"last", DGL_POOLING_LAST, false, 0, PROMPT},
-    {"last in chunks", DGL_POOLING_LAST, false, 16, PROMPT},
-    {"last of length 1", DGL_POOLING_LAST, true, 0, 33},
-    {"a row per token", DGL_POOLING_NONE, false, 0, PROMPT},
-    {"a row per token in chunks", DGL_POOLING_NONE, false, 16, PROMPT},
-    {"a row of length 1 per token", DGL_POOLING_NONE, true, 0, 5},
+    {"as the files say", DGL_POOLING_MODEL, false, 0, PROMPT, 0},
+    {"first", DGL_POOLING_CLS, false, 16, PROMPT, 0},
+    {"maximum in chunks", DGL_POOLING_MAX, false, 16, PROMPT, 0},
+    {"mean by the square root", DGL_POOLING_MEAN_SQRT_LEN, false, 16, PROMPT, 0},
+    {"weighted mean in chunks", DGL_POOLING_WEIGHTED_MEAN, false, 16, PROMPT, 0},
+    {"first values of the mean", DGL_POOLING_MEAN, false, 0, PROMPT, 7},
+    {"first values of length 1", DGL_POOLING_LAST, true, 0, PROMPT, 5},
+    {"first values of length 1 per token", DGL_POOLING_NONE, true, 0, PROMPT, 5},
+    {"mean", DGL_POOLING_MEAN, false, 0, PROMPT, 0},
+    {"mean in chunks", DGL_POOLING_MEAN, false, 16, PROMPT, 0},
+    {"mean of one token", DGL_POOLING_MEAN, false, 0, 1, 0},
+    {"mean of length 1", DGL_POOLING_MEAN, true, 0, PROMPT, 0},
+    {"last", DGL_POOLING_LAST, false, 0, PROMPT, 0},
+    {"last in chunks", DGL_POOLING_LAST, false, 16, PROMPT, 0},
+    {"last of length 1", DGL_POOLING_LAST, true, 0, 33, 0},
+    {"a row per token", DGL_POOLING_NONE, false, 0, PROMPT, 0},
+    {"a row per token in chunks", DGL_POOLING_NONE, false, 16, PROMPT, 0},
+    {"a row of length 1 per token", DGL_POOLING_NONE, true, 0, 5, 0},
 };
+
+/* Value i of the embedding, by the definitions of sentence-transformers. */
+static float pooled_value(const struct embedding *row, size_t i)
+{
+    const float *x = whole.hidden + i;
+    double sum = 0, weighted = 0, most = x[0];
+    for (size_t t = 0; t < row->count; t++) {
+        sum += x[t * HIDDEN];
+        weighted += (double)(t + 1) * x[t * HIDDEN];
+        most = fmax(most, x[t * HIDDEN]);
+    }
+    const double n = (double)row->count;
+    switch (row->pooling) {
+    case DGL_POOLING_LAST:
+        return x[(row->count - 1) * HIDDEN];
+    case DGL_POOLING_CLS:
+        return x[0];
+    case DGL_POOLING_MAX:
+        return (float)most;
+    case DGL_POOLING_MEAN_SQRT_LEN:
+        return (float)(sum / sqrt(n));
+    case DGL_POOLING_WEIGHTED_MEAN:
+        return (float)(weighted / (n * (n + 1) / 2));
+    case DGL_POOLING_MODEL: /* the model's files say nothing */
+    case DGL_POOLING_MEAN:
+    case DGL_POOLING_NONE:
+        break;
+    }
+    return (float)(sum / n);
+}
 
 static void test_embedding(void **state)
 {
@@ -335,29 +374,26 @@ static void test_embedding(void **state)
     static float want[PROMPT * HIDDEN];
     float *got = NULL;
     size_t rows = 0, num = row->pooling == DGL_POOLING_NONE ? row->count : 1;
-    memcpy(want, whole.hidden + (row->count - num) * HIDDEN, num * HIDDEN * sizeof(float));
-    for (size_t i = 0; row->pooling == DGL_POOLING_MEAN && i < HIDDEN; i++) {
-        double sum = 0;
-        for (size_t t = 0; t < row->count; t++)
-            sum += whole.hidden[t * HIDDEN + i];
-        want[i] = (float)(sum / (double)row->count);
-    }
+    const size_t kept = row->dimensions ? (size_t)row->dimensions : HIDDEN;
+    for (size_t t = 0; t < num; t++)
+        for (size_t i = 0; i < kept; i++)
+            want[t * kept + i] = num > 1 ? whole.hidden[t * HIDDEN + i] : pooled_value(row, i);
     for (size_t t = 0; row->normalize && t < num; t++) {
         double length = 0;
-        for (size_t i = 0; i < HIDDEN; i++)
-            length += (double)want[t * HIDDEN + i] * want[t * HIDDEN + i];
-        for (size_t i = 0; i < HIDDEN; i++)
-            want[t * HIDDEN + i] = (float)(want[t * HIDDEN + i] / sqrt(length));
+        for (size_t i = 0; i < kept; i++)
+            length += (double)want[t * kept + i] * want[t * kept + i];
+        for (size_t i = 0; i < kept; i++)
+            want[t * kept + i] = (float)(want[t * kept + i] / sqrt(length));
     }
     tiny_sync(s, prompt + 5, 10); /* earlier tokens of the session have no effect */
     assert_int_equal(
         dgl_embed(s,
                   dgl_embed_params(.ids = prompt, .num_ids = row->count, .pooling = row->pooling,
-                                   .normalize = row->normalize),
+                                   .normalize = row->normalize, .dimensions = row->dimensions),
                   &got, &rows),
         DGL_OK);
     assert_int_equal(rows, num);
-    assert_at_most(tiny_nmse(got, want, num * HIDDEN), 1e-7);
+    assert_at_most(tiny_nmse(got, want, num * kept), 1e-7);
     dgl_free(got);
     dgl_session_destroy(&s);
 }
@@ -374,8 +410,12 @@ static const struct bad_embedding bad_embeddings[] = {
     {"text and ids", {.prompt = "x", .ids = prompt, .num_ids = 1}, "either"},
     {"text without a tokenizer", {.prompt = "x"}, "tokenizer"},
     {"a pooling that there is not",
-     {.ids = prompt, .num_ids = 1, .pooling = (enum dgl_pooling)3},
-     "pooling is 3"},
+     {.ids = prompt, .num_ids = 1, .pooling = (enum dgl_pooling)8},
+     "pooling is 8"},
+    {"more values than there are",
+     {.ids = prompt, .num_ids = 1, .dimensions = HIDDEN + 1},
+     "dimensions is"},
+    {"a negative number of values", {.ids = prompt, .num_ids = 1, .dimensions = -1}, "is -1"},
 };
 
 static void test_refused_embedding(void **state)

@@ -24,9 +24,13 @@ struct totals {
 };
 
 static struct totals formats[] = {
-    {.name = "q4_k", .type = DGL_Q4_K}, {.name = "q5_k", .type = DGL_Q5_K},
-    {.name = "q6_k", .type = DGL_Q6_K}, {.name = "q8_0", .type = DGL_Q8_0},
-    {.name = "q4_0", .type = DGL_Q4_0}, {.name = "mxfp4", .type = DGL_MXFP4},
+    {.name = "q4_k", .type = DGL_Q4_K},     {.name = "q5_k", .type = DGL_Q5_K},
+    {.name = "q6_k", .type = DGL_Q6_K},     {.name = "q8_0", .type = DGL_Q8_0},
+    {.name = "q4_0", .type = DGL_Q4_0},     {.name = "mxfp4", .type = DGL_MXFP4},
+    {.name = "q2_k", .type = DGL_Q2_K},     {.name = "q3_k", .type = DGL_Q3_K},
+    {.name = "q4_1", .type = DGL_Q4_1},     {.name = "q5_0", .type = DGL_Q5_0},
+    {.name = "q5_1", .type = DGL_Q5_1},     {.name = "iq4_nl", .type = DGL_IQ4_NL},
+    {.name = "iq4_xs", .type = DGL_IQ4_XS},
 };
 #define NUM_FORMATS (sizeof(formats) / sizeof(formats[0]))
 

@@ -3,10 +3,12 @@
 
 #include <string.h>
 
+#include "core/base/pooling.h"
 #include "core/dopplergl.h"
 
 /* Types that dgl_convert() can give a role. */
-#define BLOCK_TYPES "f32|f16|bf16|q8_0|q6_k|q5_k|q4_k|q4_0|mxfp4"
+#define BLOCK_TYPES                                                                                \
+    "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|q4_1|q4_0|iq4_nl|iq4_xs|q3_k|q2_k|mxfp4"
 
 /* The digits of a number that a macro names. */
 #define DIGITS(macro)   DIGITS_OF(macro)
@@ -283,17 +285,20 @@ static const struct option table[] = {
     VALUE("serve", 0, "cors", "ORIGIN", PATH, cors,
           "web pages of this origin may send requests and read answers; * allows every origin "
           "(default: pages of this server alone)"),
-    WORD("serve", 0, "pooling", "mean|last", WORD, pooling, "mean|last",
-         "how /v1/embeddings makes one vector of the tokens' (default: mean)"),
+    WORD("serve", 0, "pooling", "NAME", WORD, pooling, DGL_POOLING_NAMES,
+         "how /v1/embeddings makes one vector of the tokens': mean, cls, lasttoken (or last), max, "
+         "mean_sqrt_len_tokens or weightedmean (default: as the model's files say, or mean)"),
     FLAG("serve", 0, "insecure", insecure, "listen beyond this machine without a key"),
     WORD("convert", 0, "to", "FORMAT", WORD, to_format, "rdrr|gguf",
          "rdrr, a pack, or gguf, one file (default: gguf if OUT ends in .gguf or .GGUF, else "
          "rdrr)"),
     WORD("convert", 0, "quantize", "TYPE", QUANT, quantize,
-         "f32|f16|bf16|q8_0|q6_k|q5_k_m|q5_k|q4_k_m|q4_k|mxfp4",
-         "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m or mxfp4, in any case (default: as stored)"),
+         "f32|f16|bf16|q8_0|q6_k|q5_k_m|q5_k|q5_1|q5_0|q4_k_m|q4_k|q4_1|q4_0|iq4_nl|iq4_xs|q3_k_m|"
+         "q3_k|q2_k|mxfp4",
+         "f32, f16 or bf16. Or a block format: q8_0, q6_k, q5_k_m, q5_1, q5_0, q4_k_m, q4_1, q4_0, "
+         "iq4_nl, iq4_xs, q3_k_m, q2_k, mxfp4 (default: as stored)"),
     WORD("convert", 0, "embed", "TYPE", QUANT, embed_type, BLOCK_TYPES,
-         "the embedding's type instead: f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 or mxfp4"),
+         "the embedding's type instead: a type of --quantize, without _m"),
     WORD("convert", 0, "head", "TYPE", QUANT, head_type, BLOCK_TYPES,
          "the output head's type instead, if it is not the embedding"),
     WORD("convert", 0, "experts", "TYPE", QUANT, experts_type, BLOCK_TYPES,

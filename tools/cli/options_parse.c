@@ -64,7 +64,7 @@ static bool bad_value(const struct option *o, const char *origin, const char *va
             origin, value);
     if (o->type == TYPE_PATH || o->type == TYPE_PATHS)
         return console_refuse("%s '': wanted %s, which cannot be empty", origin, o->arg);
-    if (o->type == TYPE_WORD || o->type == TYPE_QUANT)
+    if (o->type == TYPE_WORD)
         return console_refuse("%s %s: wanted one of %s", origin, value, o->words);
     if (o->type == TYPE_F64)
         return console_refuse("%s %s: wanted a number from %g to %g", origin, value, o->min,
@@ -102,16 +102,6 @@ void option_set_flag(const struct option *o, bool value, struct options *out)
         *(bool *)field = value;
 }
 
-/* Returns true if `words`, separated by bars, contain `word`. Ignores case. */
-static bool has_quant(const char *words, const char *word)
-{
-    struct dgl_str rest = dgl_str_of(words), part;
-    while (dgl_str_split(&rest, '|', &part))
-        if (part.len == strlen(word) && strncasecmp(part.p, word, part.len) == 0)
-            return true;
-    return false;
-}
-
 bool option_store(const struct option *o, const char *origin, const char *value,
                   struct options *out)
 {
@@ -133,9 +123,7 @@ bool option_store(const struct option *o, const char *origin, const char *value,
         *(const char **)field = value;
         return option_has_word(dgl_str_of(o->words), '|', dgl_str_of(value)) ||
                bad_value(o, origin, value);
-    case TYPE_QUANT:
-        *(const char **)field = value;
-        return has_quant(o->words, value) || bad_value(o, origin, value);
+    case TYPE_QUANT: /* dgl_convert_check() refuses unknown types */
     case TYPE_STR:
         *(const char **)field = value;
         return true;

@@ -263,6 +263,13 @@ static bool inspect_text(struct inspect *in)
     }
     if (m->num_stop_ids == 0)
         dgl_buf_puts(out, "stop id    none: answers end with their length\n");
+    if (m->pooling_origin)
+        dgl_buf_printf(out, "embedding  pooling %s%s (%s)\n", dgl_pooling_name(m->pooling),
+                       m->normalize ? ", normalised" : "", DGL_PRINTABLE(m->pooling_origin));
+    if (m->pooling_fault)
+        dgl_buf_printf(out, "embedding  not supported: %s\n", DGL_PRINTABLE(m->pooling_fault));
+    if (m->no_head)
+        dgl_buf_puts(out, "head       none: the model has embeddings, but no answers\n");
     put_memory(in);
     bool ok = put_tensors(in);
     for (size_t i = 0; i < skipped && i < MAX_SKIPPED; i++) {
@@ -298,6 +305,13 @@ static bool inspect_json(struct inspect *in)
     dgl_jw_field_u64(&w, "parameters", info->parameters);
     dgl_jw_field_u64(&w, "weight_bytes", info->weight_bytes);
     dgl_jw_field_bool(&w, "tokenizer", info->has_tokenizer);
+    dgl_jw_field_bool(&w, "head", !info->no_head);
+    dgl_jw_field_object(&w, "embedding");
+    dgl_jw_field_cstr(&w, "pooling", dgl_pooling_name(info->pooling));
+    dgl_jw_field_bool(&w, "normalize", info->normalize);
+    dgl_jw_field_cstr(&w, "origin", info->pooling_origin);
+    dgl_jw_field_cstr(&w, "fault", info->pooling_fault);
+    dgl_jw_end_object(&w);
     dgl_jw_field_array(&w, "stop_ids");
     for (size_t i = 0; i < info->num_stop_ids; i++) {
         size_t len = 0;

@@ -326,10 +326,11 @@ static enum dgl_status answer_first(struct serve *s)
 {
     static const int32_t ids[3] = {0};
     struct dgl_batch_info info;
-    size_t left = 1;
+    const bool answers = !dgl_model_get_info(s->engine.model)->no_head;
+    size_t left = answers ? 1 : 0;
     enum dgl_status status = DGL_OK;
     dgl_batch_get_info(s->batch, &info);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && answers; i++)
         TRY(dgl_batch_submit(s->batch,
                              dgl_request_params(.ids = ids, .num_ids = info.context > 3 ? 3 : 1,
                                                 .max_tokens = 4, .ignore_eos = true,

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "core/base/pooling.h"
 #include "tools/cli/engine.h"
 #include "tools/cli/generation.h"
 #include "tools/serve/serve_metrics.h"
@@ -63,9 +64,10 @@ struct serve_choice {
 
 /* Progress of a request for embeddings. */
 struct serve_embedding {
-    size_t prompt, done; /* finished prompts; evaluated tokens of the next prompt */
-    float *rows;         /* [num_prompts, hidden], normalised */
-    double *sum;         /* [hidden], sum over the evaluated tokens of the next prompt */
+    size_t prompt, done;  /* finished prompts; evaluated tokens of the next prompt */
+    size_t width;         /* values of an embedding */
+    float *rows;          /* [num_prompts, width], normalised */
+    struct dgl_pool pool; /* of the next prompt */
 };
 
 /* Bytes of a request id, with the NUL. */
@@ -282,6 +284,9 @@ void *serve_job_read_large(void *priv);
  * answered or its client left. If the result is not DGL_OK, the device is lost, and the prompt
  * begins anew. */
 enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over);
+/* Counts a request for embeddings that is over: finished, failed, or cancelled because its client
+ * left. The caller must hold the exchange's lock. */
+void serve_embed_end(struct serve_exchange *ex);
 /* Runs on the engine thread until the server stops. Returns an exit code. */
 int serve_engine_run(struct serve *s);
 /* Releases requests that will not be answered. The batch must be gone. */

@@ -1,8 +1,6 @@
 /* Embeddings, a pass at a time between the steps of the batch, so that a long text holds up no
  * answer for longer than a prompt would. */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/log.h"
 #include "core/base/status.h"
@@ -12,7 +10,7 @@
 static void write_answer(struct serve_exchange *ex)
 {
     const struct serve *s = ex->server;
-    const size_t width = (size_t)dgl_model_get_info(s->engine.model)->hidden;
+    const size_t width = ex->embed.width;
     struct dgl_json_writer w = report_object(&ex->out);
     dgl_jw_field_cstr(&w, "object", "list");
     dgl_jw_field_array(&w, "data");
@@ -37,29 +35,27 @@ static void write_answer(struct serve_exchange *ex)
         dgl_buf_finish(&text);
     }
     dgl_jw_end_array(&w);
-    ex->prompt_tokens = ex->ends[ex->request.num_prompts - 1];
+    const size_t tokens = ex->ends[ex->request.num_prompts - 1];
     dgl_jw_field_cstr(&w, "model", s->model_name);
     dgl_jw_field_object(&w, "usage");
-    dgl_jw_field_u64(&w, "prompt_tokens", ex->prompt_tokens);
-    dgl_jw_field_u64(&w, "total_tokens", ex->prompt_tokens);
+    dgl_jw_field_u64(&w, "prompt_tokens", tokens);
+    dgl_jw_field_u64(&w, "total_tokens", tokens);
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);
     serve_exchange_answer(ex, 200);
 }
 
-/* Runs the next pass of the present prompt. Writes the hidden states of its tokens, [count, width],
- * or with pooling "last" those of the last token. */
-static enum dgl_status read_pass(struct serve_exchange *ex, float *hidden, size_t width,
-                                 size_t most)
+/* Runs the next pass of the present prompt. Uses `hidden` for the hidden states of its tokens. */
+static enum dgl_status read_pass(struct serve_exchange *ex, float *hidden, size_t most)
 {
     struct serve *s = ex->server;
     struct serve_embedding *e = &ex->embed;
-    const bool last = s->opt->pooling && strcmp(s->opt->pooling, "last") == 0;
+    const bool last = dgl_pool_needs_last(&e->pool);
     const size_t first = e->prompt ? ex->ends[e->prompt - 1] : 0,
                  count = ex->ends[e->prompt] - first;
     const size_t n = count - e->done < most ? count - e->done : most;
     if (e->done == 0) {
-        memset(e->sum, 0, width * sizeof(*e->sum));
+        e->pool.count = 0;
         dgl_session_trim(s->embedder, 0);
     }
     enum dgl_status status = dgl_session_eval(
@@ -68,20 +64,42 @@ static enum dgl_status read_pass(struct serve_exchange *ex, float *hidden, size_
         hidden);
     if (status != DGL_OK)
         return status;
-    for (size_t i = 0; i < (last ? 1 : n) * width; i++)
-        e->sum[i % width] = (last ? 0 : e->sum[i % width]) + (double)hidden[i];
+    dgl_pool_add(&e->pool, hidden, last ? 1 : n);
     e->done += n;
     if (e->done == count) {
-        float *row = e->rows + e->prompt * width;
-        double length = 0;
-        for (size_t i = 0; i < width; i++)
-            length += e->sum[i] * e->sum[i];
-        for (size_t i = 0; i < width; i++)
-            row[i] = length > 0 ? (float)(e->sum[i] / sqrt(length)) : 0;
+        float *row = e->rows + e->prompt * e->width;
+        dgl_pool_take(&e->pool, row, e->width);
+        dgl_normalize(row, e->width, ex->request.embd_normalize);
         e->prompt++;
         e->done = 0;
     }
     return DGL_OK;
+}
+
+/* Prepares the first pass of a request. */
+static enum dgl_status begin(struct serve_exchange *ex)
+{
+    struct serve *s = ex->server;
+    struct serve_embedding *e = &ex->embed;
+    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    enum dgl_pooling pooling = info->pooling;
+    enum dgl_status status = DGL_OK;
+    if (s->opt->pooling)
+        dgl_pooling_parse(dgl_str_of(s->opt->pooling), &pooling);
+    if (!s->embedder)
+        TRY(dgl_session_create(s->engine.model,
+                               dgl_session_params(.context = s->context, .chunk = s->opt->ubatch,
+                                                  .chunk_name = "--ubatch"),
+                               &s->embedder));
+    if (e->rows)
+        return DGL_OK;
+    e->width = (size_t)(ex->request.dimensions ? ex->request.dimensions : info->hidden);
+    e->rows = dgl_new_array(float, ex->request.num_prompts * e->width);
+    if (!dgl_pool_init(&e->pool, pooling, (size_t)info->hidden) || !e->rows)
+        TRY(dgl_fail_memory(&s->engine.console.log, "embeddings",
+                            ex->request.num_prompts * e->width * sizeof(float)));
+done:
+    return status;
 }
 
 enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
@@ -101,20 +119,12 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
     if (gone)
         return DGL_OK;
     s->engine.console.log.error = &why;
-    if (!s->embedder)
-        TRY(dgl_session_create(s->engine.model,
-                               dgl_session_params(.context = s->context, .chunk = s->opt->ubatch,
-                                                  .chunk_name = "--ubatch"),
-                               &s->embedder));
-    if (!e->rows) {
-        e->rows = dgl_new_array(float, ex->request.num_prompts *width);
-        e->sum = dgl_new_array(double, width);
-    }
+    TRY(begin(ex));
     dgl_session_passes(s->embedder, &passes);
     hidden = dgl_new_array(float, (size_t)passes.tokens *width);
-    if (!hidden || !e->rows || !e->sum)
+    if (!hidden)
         TRY(dgl_fail_memory(&s->engine.console.log, "embeddings", width));
-    TRY(read_pass(ex, hidden, width, (size_t)passes.tokens));
+    TRY(read_pass(ex, hidden, (size_t)passes.tokens));
 done:
     s->engine.console.log.error = NULL;
     free(hidden);
@@ -131,4 +141,14 @@ done:
         status = DGL_OK;
     }
     return status;
+}
+
+void serve_embed_end(struct serve_exchange *ex)
+{
+    const struct serve_embedding *e = &ex->embed;
+    enum serve_outcome outcome = SERVE_CANCELLED;
+    ex->prompt_tokens = (e->prompt ? ex->ends[e->prompt - 1] : 0) + e->done;
+    if (ex->finished)
+        outcome = ex->status == 200 ? SERVE_FINISHED : SERVE_FAILED;
+    serve_metrics_embedding(&ex->server->metrics, outcome, ex->prompt_tokens);
 }

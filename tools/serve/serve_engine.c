@@ -40,7 +40,7 @@ void serve_exchange_unref(struct serve_exchange *ex)
     free(ex->prompt_ids);
     free(ex->ends);
     dgl_free(ex->prompt_end);
-    free(ex->embed.sum);
+    dgl_pool_finish(&ex->embed.pool);
     free(ex->embed.rows);
     serve_request_finish(&ex->request);
     dgl_buf_finish(&ex->body);
@@ -87,6 +87,8 @@ static void end_job(struct serve_exchange *ex)
 {
     struct serve_exchange **link = &ex->server->running;
     pthread_mutex_lock(&ex->lock);
+    if (ex->request.kind == SERVE_EMBEDDING)
+        serve_embed_end(ex);
     for (size_t i = 0; i < ex->num_choices; i++) {
         const struct serve_choice *c = &ex->choices[i];
         const size_t prompt = i / (size_t)ex->request.n;

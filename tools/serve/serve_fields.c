@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdint.h>
 
+#include "core/base/pooling.h"
 #include "tools/serve/serve_request.h"
 
 #define OF(kind)  (1u << (kind))
@@ -31,7 +32,9 @@ const struct serve_field serve_fields[] = {
     READ("prompt", OF(SERVE_COMPLETION), READ),
     READ("input", OF(SERVE_EMBEDDING), READ),
     READ("encoding_format", OF(SERVE_EMBEDDING), READ),
-    REFUSED("dimensions", OF(SERVE_EMBEDDING), NULL),
+    STORED("dimensions", OF(SERVE_EMBEDDING), INT, dimensions, 1, INT32_MAX),
+    STORED("embd_normalize", OF(SERVE_EMBEDDING), INT, embd_normalize, DGL_NORMALIZE_NONE,
+           DGL_NORMALIZE_MAX),
     STORED("stream", OF_ANSWER, BOOL, stream, 0, 0),
     READ("stream_options", OF_ANSWER, OBJECT),
     STORED("n", OF_ANSWER, INT, n, 1, SERVE_MAX_CHOICES),
@@ -132,7 +135,6 @@ const struct serve_field serve_fields[] = {
     IGNORED("speculative.n_max", OF_ANSWER),
     IGNORED("speculative.n_min", OF_ANSWER),
     IGNORED("speculative.p_min", OF_ANSWER),
-    NEUTRAL("embd_normalize", OF(SERVE_EMBEDDING), 2, "vectors have length 1"),
 
     /* vLLM */
     STORED("repetition_penalty", OF_ANSWER, REAL, sampling.repeat_penalty, 0.01, 100),

@@ -17,6 +17,9 @@
 #define LARGE_BYTES 65536
 #define END_TOKENS  8 /* last tokens of a chat's prompt, whose text is serve_exchange.prompt_end */
 
+/* Largest size of the embeddings of one request, as floats. */
+#define EMBEDDING_BYTES ((size_t)256 << 20)
+
 /* Name of the main field of each kind of request. */
 static const char *const field_of[] = {[SERVE_COMPLETION] = "prompt",
                                        [SERVE_CHAT] = "messages",
@@ -198,6 +201,30 @@ static void release(struct serve_exchange *ex)
     serve_share_keep(ex, kept);
 }
 
+/* Refuses embeddings that the model or the memory does not have. */
+static bool check_embeddings(const struct serve_exchange *ex, struct serve_error *error)
+{
+    const struct serve *s = ex->server;
+    const struct serve_request *r = &ex->request;
+    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    if (info->pooling_fault && !s->opt->pooling)
+        return serve_refuse(error, 400, "model",
+                            "the embeddings of '%s' are not supported: %s (serve --pooling does "
+                            "without it)",
+                            s->model_name, info->pooling_fault);
+    if (r->dimensions > info->hidden)
+        return serve_refuse(error, 400, "dimensions",
+                            "'dimensions' is %d, the model's embeddings have %d values",
+                            r->dimensions, info->hidden);
+    const size_t width = (size_t)(r->dimensions ? r->dimensions : info->hidden);
+    if (r->num_prompts > EMBEDDING_BYTES / sizeof(float) / width)
+        return serve_refuse(error, 400, "input",
+                            "'input' has %zu elements with embeddings of %zu values, at most %zu "
+                            "in one request",
+                            r->num_prompts, width, EMBEDDING_BYTES / sizeof(float) / width);
+    return true;
+}
+
 static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct serve_error *error)
 {
     struct serve *s = ex->server;
@@ -225,6 +252,13 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         return false;
     if (kind == SERVE_TOKENIZE || kind == SERVE_DETOKENIZE)
         return answer_tokens(ex, error);
+    if (kind == SERVE_EMBEDDING && !check_embeddings(ex, error))
+        return false;
+    if (kind != SERVE_EMBEDDING && dgl_model_get_info(s->engine.model)->no_head)
+        return serve_refuse(error, 400, "model",
+                            "the model '%s' has no lm_head.weight, so it gives no answers: use "
+                            "/v1/embeddings",
+                            s->model_name);
     if (!make_ids(ex, error))
         return false;
     if (r->unknown[0])

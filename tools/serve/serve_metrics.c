@@ -49,6 +49,14 @@ void serve_metrics_add(struct serve_metrics *m, enum serve_histogram_kind kind, 
     pthread_mutex_unlock(&m->lock);
 }
 
+void serve_metrics_embedding(struct serve_metrics *m, enum serve_outcome outcome, size_t tokens)
+{
+    pthread_mutex_lock(&m->lock);
+    m->embeddings[outcome]++;
+    m->embedded_tokens += tokens;
+    pthread_mutex_unlock(&m->lock);
+}
+
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info)
 {
     pthread_mutex_lock(&m->lock);
@@ -151,15 +159,15 @@ void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out)
         {"requests_waiting", "gauge", "Answers that wait for a free sequence now.", b->waiting},
         {"requests_finished_total", "counter",
          "Answers that ended since the start, cancelled and failed ones included.",
-         b->finished - before->finished},
+         b->finished - before->finished + m->embeddings[SERVE_FINISHED]},
         {"requests_cancelled_total", "counter",
          "Answers that ended because their client went away or the server stopped.",
-         b->cancelled - before->cancelled},
+         b->cancelled - before->cancelled + m->embeddings[SERVE_CANCELLED]},
         {"requests_failed_total", "counter", "Answers that ended with an error of the server.",
-         b->failed - before->failed},
+         b->failed - before->failed + m->embeddings[SERVE_FAILED]},
         {"prompt_tokens_total", "counter",
          "Tokens of the prompts of all answers, those found in the KV cache included.",
-         b->prompt_tokens - before->prompt_tokens},
+         b->prompt_tokens - before->prompt_tokens + m->embedded_tokens},
         {"prompt_tokens_reused_total", "counter",
          "Prompt tokens that were found in the KV cache and not computed again.",
          b->reused_tokens - before->reused_tokens},

@@ -26,6 +26,9 @@ struct serve_histogram {
     double sum;
 };
 
+/* How a request ends that is not one of the batch. */
+enum serve_outcome { SERVE_FINISHED, SERVE_CANCELLED, SERVE_FAILED, SERVE_OUTCOMES };
+
 /* Thread-safety: any thread. */
 struct serve_metrics {
     pthread_mutex_t lock;
@@ -37,12 +40,15 @@ struct serve_metrics {
     /* Labels of the info metrics: NAME="VALUE",...; set before the model can answer. */
     struct dgl_buf model;
     _Atomic uint64_t request_bytes; /* memory of requests: bodies, trees, ids */
+    uint64_t embeddings[SERVE_OUTCOMES]; /* requests for embeddings */
+    uint64_t embedded_tokens;            /* tokens of their prompts that were evaluated */
 };
 
 /* Name of a counted path. */
 const char *serve_head_route_name(size_t route);
 void serve_metrics_request(struct serve_metrics *m, size_t route, int status);
 void serve_metrics_add(struct serve_metrics *m, enum serve_histogram_kind kind, double value);
+void serve_metrics_embedding(struct serve_metrics *m, enum serve_outcome outcome, size_t tokens);
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info);
 void serve_metrics_memory(struct serve_metrics *m, const struct dgl_memory *memory);
 /* Excludes the work of the batch until now from the counters. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/pooling.h"
 #include "core/base/printable.h"
 #include "tools/cli/turn.h"
 #include "tools/serve/serve_fields.h"
@@ -379,7 +380,7 @@ static bool read_prompts(const struct reader *rd, const char *key)
         return refuse(rd, key, "'%s' is missing", key);
     if (count == 0)
         return refuse(rd, key, "'%s' is an empty list", key);
-    if (count > SERVE_MAX_CHOICES)
+    if (count > SERVE_MAX_CHOICES && rd->r->kind != SERVE_EMBEDDING)
         return refuse(rd, key, "'%s' has %zu elements, at most %d", key, count, SERVE_MAX_CHOICES);
     struct serve_prompt *p = dgl_arena_alloc(&rd->r->input, count * sizeof(*p));
     if (!p)
@@ -749,6 +750,7 @@ bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defau
     *out = (struct serve_request){.kind = kind,
                                   .sampling = defaults->sampling,
                                   .max_tokens = TOKENS_OMITTED,
+                                  .embd_normalize = DGL_NORMALIZE_EUCLIDEAN,
                                   .n = 1,
                                   .seed = defaults->seed,
                                   .parallel_calls = true,

@@ -66,6 +66,8 @@ struct serve_request {
     bool keep_reasoning;        /* reasoning is part of the content */
     bool stream, include_usage, ignore_eos, logprobs, seeded;
     bool base64;                      /* embeddings */
+    int32_t dimensions;               /* embeddings: values of a vector; 0: all */
+    int32_t embd_normalize;           /* embeddings: as in dgl_normalize() */
     bool add_special, parse_special;  /* tokenize */
     int32_t n, best_of, top_logprobs; /* best_of: 0 if it is omitted */
     int32_t max_tokens;               /* as in dgl_request_params */

@@ -66,7 +66,9 @@ def write_gguf(path, c, tensors):
     w.close()
 
 
-FTYPES = {"q4_k": "Q4_K_S", "q5_k": "Q5_K_S", "q6_k": "Q6_K", "q8_0": "Q8_0", "q4_0": "Q4_0", "mxfp4": "Q4_0"}
+FTYPES = {"q4_k": "Q4_K_S", "q5_k": "Q5_K_S", "q6_k": "Q6_K", "q8_0": "Q8_0", "q4_0": "Q4_0", "mxfp4": "Q4_0",
+          "q2_k": "Q2_K", "q3_k": "Q3_K_S", "q4_1": "Q4_1", "q5_0": "Q5_0", "q5_1": "Q5_1", "iq4_nl": "IQ4_NL",
+          "iq4_xs": "IQ4_XS"}
 
 
 def quantize(tool, kind, source, target):

@@ -253,14 +253,16 @@ static void q6_k_codes_survive_packing(void **state)
 
 /* ---- encoders: shapes of data ---- */
 
-static const enum dgl_dtype encoders[] = {DGL_Q4_K, DGL_Q5_K, DGL_Q6_K,
-                                          DGL_Q8_0, DGL_Q4_0, DGL_MXFP4};
+static const enum dgl_dtype encoders[] = {
+    DGL_Q4_K, DGL_Q5_K, DGL_Q6_K, DGL_Q8_0, DGL_Q4_0,   DGL_MXFP4,  DGL_Q2_K,
+    DGL_Q3_K, DGL_Q4_1, DGL_Q5_0, DGL_Q5_1, DGL_IQ4_NL, DGL_IQ4_XS,
+};
 #define NUM_ENCODERS (sizeof(encoders) / sizeof(encoders[0]))
 
 struct shape {
     const char *name;
     void (*fill)(uint64_t *seed, float *x, size_t count);
-    double max[6]; /* NMSE, in the order of `encoders` */
+    double max[NUM_ENCODERS]; /* NMSE, in the order of `encoders` */
 };
 
 static void fill_normal(uint64_t *seed, float *x, size_t count)
@@ -331,21 +333,45 @@ static void fill_two_levels(uint64_t *seed, float *x, size_t count)
         x[i] = test_rand(seed) % 2 ? 0.5f : -0.25f;
 }
 
-/* Formats without a minimum are less precise for values far from zero. */
+/* Formats without a minimum are less precise for values far from zero. Values beyond f16 exceed the
+ * minimum of q4_1 and q5_1, and the smallest halves are too coarse for the scales of iq4_xs. */
 static const struct shape shapes[] = {
-    {"normal", fill_normal, {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 2e-2}},
+    {"normal",
+     fill_normal,
+     {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 2e-2, 1.0e-1, 3.3e-2, 9.2e-3, 2.5e-3, 1.9e-3, 7.8e-3,
+      7.8e-3}},
     {"all positive", /* min/max without a floor at 0 loses the offset: 1.0 */
      fill_positive,
-     {5e-4, 1e-4, 2e-4, 2e-5, 2e-3, 4e-2}},
-    {"all negative", fill_negative, {1e-4, 1e-4, 2e-4, 2e-5, 2e-3, 4e-2}},
-    {"constant above zero", fill_plus_constant, {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6}},
-    {"constant below zero", fill_minus_constant, {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6}},
-    {"one outlier", fill_outlier, {1e-3, 1e-3, 1e-3, 1e-4, 1e-3, 2e-2}},
-    {"one value among zeros", fill_lone_value, {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 2e-2}},
-    {"beyond f16", fill_huge, {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 2e-2}},
-    {"near the smallest halves", fill_tiny, {2e-2, 2e-2, 4e-2, 5e-3, 2e-2, 2e-2}},
-    {"sub-blocks of different scale", fill_mixed_scales, {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 4e-2}},
-    {"two levels", fill_two_levels, {1e-5, 1e-5, 1e-4, 2e-5, 1e-4, 1e-6}},
+     {5e-4, 1e-4, 2e-4, 2e-5, 2e-3, 4e-2, 8.3e-4, 8.3e-4, 4.5e-6, 3.5e-4, 1.9e-6, 8.2e-4, 8.3e-4}},
+    {"all negative",
+     fill_negative,
+     {1e-4, 1e-4, 2e-4, 2e-5, 2e-3, 4e-2, 7.6e-5, 8.3e-4, 4.4e-6, 3.5e-4, 1.8e-6, 8.2e-4, 8.3e-4}},
+    {"constant above zero",
+     fill_plus_constant,
+     {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1.1e-6, 1.0e-6, 1.0e-6, 1.0e-6, 1.0e-6, 1.0e-6, 1.0e-6}},
+    {"constant below zero",
+     fill_minus_constant,
+     {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1.1e-6, 1.0e-6, 1.0e-6, 1.0e-6, 1.0e-6, 1.0e-6, 1.0e-6}},
+    {"one outlier",
+     fill_outlier,
+     {1e-3, 1e-3, 1e-3, 1e-4, 1e-3, 2e-2, 1.7e-5, 1.7e-5, 3.2e-6, 3.0e-6, 3.1e-6, 2.6e-3, 2.6e-3}},
+    {"one value among zeros",
+     fill_lone_value,
+     {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 2e-2, 1.1e-6, 1.0e-6, 7.3e-6, 1.0e-6, 2.3e-6, 2.5e-3, 2.5e-3}},
+    {"beyond f16",
+     fill_huge,
+     {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 2e-2, 1.0e-1, 3.3e-2, 2.4e-1, 2.5e-3, 2.4e-1, 7.8e-3,
+      7.8e-3}},
+    {"near the smallest halves",
+     fill_tiny,
+     {2e-2, 2e-2, 4e-2, 5e-3, 2e-2, 2e-2, 1.0e-1, 3.3e-2, 9.8e-3, 2.5e-3, 1.9e-3, 1.5e-2, 3.5e-1}},
+    {"sub-blocks of different scale",
+     fill_mixed_scales,
+     {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 4e-2, 1.2e-1, 3.3e-2, 8.8e-3, 2.4e-3, 1.9e-3, 7.8e-3,
+      7.8e-3}},
+    {"two levels",
+     fill_two_levels,
+     {1e-5, 1e-5, 1e-4, 2e-5, 1e-4, 1e-6, 1.1e-6, 1.0e-6, 1.1e-6, 1.0e-6, 1.2e-6, 9.1e-5, 9.1e-5}},
 };
 
 static double row_nmse(enum dgl_dtype type, const float *x, size_t cols)
@@ -603,6 +629,13 @@ static void encodings_are_the_same_everywhere(void **state)
         "da5e80aa13741518bdbd1f4f6881b9078a1272cb7c86abbf7a092ec2465f2a79",
         "1a470a899639e8c017ee4ee3d8dbf2202775b9286a762b78e74ff030ad495134",
         "5e6c04f29570611ba47deaa21dc7136929a0a3897a512230684171dcb8f6b719",
+        "e309689222eedbff35403e84f2fd32f9fd1b9f7c200763de614620a90accef77",
+        "e0ca3d8a8cae31ab4e44ad3bd770657b8115afc7c2405721884482cdae151202",
+        "25b837701bf2cc55c21dd0f1c57af257ca99ac8d2009698d6663f8936891b8f0",
+        "e5384bc38ee3119fd7c9cdcecc61f6848e286bf8fa3a03e60f0b37dc430fa364",
+        "15e900504cbb5a4f880d2cb9f76b6a8d6627792bf4ae9095b60b48ec597b6369",
+        "b08b2434b3a67b7eeb3222dfa5dc78b30ae9f8806f51e770d620d3bf22d8af25",
+        "9597681b9292289d21bcd7ae27a100b8363fa5399d660ab6057cc51138728d8a",
     };
     float x[2048];
     uint8_t row[MAX_ROW];

@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
+#include "core/base/sized.h"
 #include "core/exec/profile.h"
 #include "core/oracle/kernel_check.h"
 #include "core/oracle/kernel_shape.h"
@@ -136,6 +137,10 @@ static bool tell_fault(struct checking *c, const struct kernel_fault *fault)
 enum dgl_status dgl_kernels_check(struct dgl_device *device,
                                   const struct dgl_kernels_check_params *params)
 {
+    struct dgl_kernels_check_params p;
+    if (!device || !DGL_TAKE(device->log, dgl_kernels_check_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    params = &p;
     struct judging j = {
         .dev = device, .progress_cb = params->progress_cb, .progress_priv = params->progress_priv};
     struct checking checking = {.j = &j, .params = params};
@@ -238,6 +243,8 @@ enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
                                         const struct dgl_kernels *kernels, const char *name,
                                         const char *shape)
 {
+    if (!kernels)
+        return dgl_fail_null(log, __func__);
     const struct kernel *kernel = find_kernel(log, kernels->set, name);
     return kernel ? kernel_shape_check(log, kernel, shape) : DGL_ERR_INVALID_ARG;
 }
@@ -245,6 +252,10 @@ enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
 enum dgl_status dgl_kernels_bench(struct dgl_device *device,
                                   const struct dgl_kernels_bench_params *params)
 {
+    struct dgl_kernels_bench_params p;
+    if (!device || !DGL_TAKE(device->log, dgl_kernels_bench_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    params = &p;
     struct judging j = {.dev = device,
                         .progress_cb = params->progress_cb,
                         .progress_priv = params->progress_priv,

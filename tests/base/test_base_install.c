@@ -133,6 +133,24 @@ static const struct install_case cases[] = {
      .script = "c++ $san -std=c++11 -Wall -Wextra -Werror $examples/story.cpp "
                "$($pc --cflags --libs dopplergl) -o $0/cpp && $0/cpp $model 'Once upon a time'",
      .words = {"Once upon a time,", "\n[32 tokens, length]\nlikeness: 0."}},
+    {.name = "C++20, with the macros",
+     .script = "cat > $0/macros.cpp << 'END'\n"
+               "#include <dopplergl.h>\n"
+               "int main()\n{\n"
+               "    dgl_device *device = nullptr;\n    dgl_model *model = nullptr;\n"
+               "    dgl_error why{};\n"
+               "    dgl_model_params params{};\n    dgl_generate_result result{};\n"
+               "    if (params.size != sizeof(params) || result.size != sizeof(result)) return 1;\n"
+               "    if (dgl_device_create(dgl_log_stderr(), dgl_device_params(.select = \"any\"),\n"
+               "                          &device) != DGL_OK) return 2;\n"
+               "    if (dgl_model_load(device, dgl_model_params(), &model) == DGL_OK)\n"
+               "        return 3;\n"
+               "    if (dgl_device_error(device, &why) != DGL_OK || !why.text[0]) return 4;\n"
+               "    dgl_device_destroy(&device);\n"
+               "    return dgl_api_version() == DGL_API_VERSION ? 0 : 5;\n}\nEND\n"
+               "c++ $san -std=c++20 -Wall -Werror -pedantic $0/macros.cpp "
+               "$($pc --cflags --libs dopplergl) -o $0/macros && $0/macros 2>&1",
+     .words = {"dopplergl: error: no model path was given"}},
     {.name = "Python",
      .program = "python3",
      .plain = true,

@@ -195,7 +195,7 @@ static enum dgl_status measure_point(struct engine *e, const struct dgl_bench_pa
                                      enum sweep what, struct bench_point *point)
 {
     const bool decode = what != SWEEP_PROMPT;
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     enum dgl_status status = dgl_bench(e->session, params, &r);
     if (status != DGL_OK)
         return status;
@@ -325,7 +325,7 @@ static enum dgl_status measure_cell(const struct options *opt, const char *path,
 {
     struct engine e;
     struct options with = *opt;
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     struct decode_weights weights = {"", ""};
     struct bench_cell *cell = &report->cell[report->num_cells];
     const char *unpacked = "";

@@ -47,7 +47,7 @@ bool command_convert_check(const struct options *opt)
 int command_convert(const struct options *opt)
 {
     struct console console;
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     console_init(&console, opt);
     console.work = "converting";
     const struct dgl_convert_params params = convert_params(opt, &console);

@@ -266,7 +266,7 @@ static void put_blocks(struct explanation *e)
         dgl_buf_finish(&e->lazy);
         return;
     }
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     dgl_model_executor(e->model, &info);
     dgl_buf_printf(out, "decode and sample run as %s:",
                    info.executor == DGL_EXECUTOR_PERSISTENT ? "one dispatch for many tokens"

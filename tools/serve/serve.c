@@ -221,7 +221,7 @@ static enum dgl_status open_template(struct serve *s)
 
 static enum dgl_status open_model(struct serve *s)
 {
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     enum dgl_status status = DGL_OK;
     TRY(engine_open(&s->engine, s->opt, NULL, false));
     TRY(dgl_batch_create(s->engine.model,
@@ -251,7 +251,7 @@ done:
 static enum dgl_status answer_first(struct serve *s)
 {
     static const int32_t ids[3] = {0};
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     size_t left = 1;
     enum dgl_status status = DGL_OK;
     dgl_batch_get_info(s->batch, &info);

@@ -538,13 +538,15 @@ enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dg
                                       bool (*cb)(void *priv,
                                                  const struct dgl_kernel_override *override),
                                       void *priv);
-/* Writes a starting point for a new kernel: a copy of the built-in kernel for `op`, renamed to
- * `name`. `op` is an operation ("norm"), or an operation with words of its kernels' WHEN lines
+/* Writes a starting point for a new kernel: a copy of the kernel that `device` uses for `op` on a
+ * typical size, renamed to `name`. If `device` is NULL, or no kernel for `op` can run on it, the
+ * copy is of the built-in kernel with variant `baseline`, or of the first one. `op` is an operation ("norm"), or an operation with words of its kernels' WHEN lines
  * ("matmul/decode/pre=join"). Transfers *text (dgl_free), *len bytes and a NUL.
  * DGL_ERR_INVALID_ARG: a kernel of that name exists, the name is invalid, or no kernel matches `op`
  * (such as ""). In the last case the log lists the operations with their words. */
 enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
-                                     const char *name, const char *op, char **text, size_t *len);
+                                     struct dgl_device *device, const char *name, const char *op,
+                                     char **text, size_t *len);
 
 /* Test result of a kernel on a device. */
 enum dgl_verdict {
@@ -608,12 +610,21 @@ enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftes
 struct dgl_kernel_time {
     struct dgl_kernel_verdict verdict; /* the kernel is checked first and timed only if it passed */
     const char *request;               /* operation, attributes and sizes, as text for the user */
-    double us;      /* median time of a dispatch, on the device's clock or else the host's */
+    /* median time of a dispatch, on the device's clock (without timer_us) or else the host's */
+    double us;
     double best_us; /* shortest dispatch */
     bool gpu_clock;
     double alone_us; /* time of a single dispatch from submit to finish, on the host's clock */
     uint64_t bytes, flops;        /* minimum bytes moved and operations computed by one dispatch */
     double copy_gbps, copy_share; /* rate of a memory copy, and (bytes / us) divided by that rate */
+    double timer_us; /* cost of a timer, which was subtracted; 0 = no cost, or the host's clock */
+    /* Of dgl_kernels_bench_params.against. NULL, 0: it was not given or was not timed. */
+    const struct dgl_kernel_verdict *against; /* its test on this request */
+    double against_us;                        /* its median time of a dispatch */
+    double
+        ratio; /* against_us divided by us, above 1 if the kernel is faster: a median of rounds */
+    double ratio_spread; /* largest minus smallest ratio of these rounds */
+    uint32_t rounds;
 };
 struct dgl_kernels_bench_params {
     size_t size DGL_SIZED(dgl_kernels_bench_params);
@@ -623,15 +634,19 @@ struct dgl_kernels_bench_params {
      * sizes are those of a typical large model. Without a weight type, all types of the kernel are
      * timed. NULL = "". */
     const char *shape;
-    uint32_t dispatches;                                        /* timed; 0 = 20 */
+    uint32_t dispatches; /* timed; 0 = 20 */
+    /* Name of a kernel of the same operation to compare with, or NULL. Both compute the same
+     * request in turn, in five rounds of `dispatches` each. */
+    const char *against;
     bool (*cb)(void *priv, const struct dgl_kernel_time *time); /* per request; false cancels */
     void *priv;
     dgl_progress_cb progress_cb; /* may be NULL; in kernels */
     void *progress_priv;
 };
 #define dgl_kernels_bench_params(...) DGL_PARAMS(dgl_kernels_bench_params, __VA_ARGS__)
-/* Times one kernel. DGL_ERR_INVALID_ARG: there is no such kernel, or `shape` has an attribute or a
- * size that its operation does not have. Slow. */
+/* Times one kernel, or two in turn. DGL_ERR_INVALID_ARG: there is no such kernel, `against` is for
+ * another operation, or `shape` has an attribute or a size that the operation does not have. Slow.
+ */
 enum dgl_status dgl_kernels_bench(struct dgl_device *device,
                                   const struct dgl_kernels_bench_params *params);
 /* Checks a name and a shape like dgl_kernels_bench(), without a device. DGL_ERR_INVALID_ARG on a

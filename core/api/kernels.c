@@ -137,13 +137,3 @@ enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dg
     struct overrides to = {cb, priv};
     return kernel_set_overrides(log, kernels->set, pass_override, &to);
 }
-
-enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
-                                     const char *name, const char *op, char **text, size_t *len)
-{
-    if (!kernels || !text || !len)
-        return dgl_fail_null(log, __func__);
-    struct dgl_buf out = {0};
-    enum dgl_status status = kernel_template(log, kernels->set, name, op, &out);
-    return dgl_return_text(log, status, "kernel", &out, text, len);
-}

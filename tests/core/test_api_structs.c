@@ -188,7 +188,7 @@ static void null_handles_are_refused(void **state)
         {"dgl_model_file_template", dgl_model_file_template(NULL, 0, &tmpl)},
         {"dgl_model_file_estimate", dgl_model_file_estimate(NULL, NULL, NULL, &memory)},
         {"dgl_kernels_overrides", dgl_kernels_overrides(NULL, NULL, NULL, NULL)},
-        {"dgl_kernels_template", dgl_kernels_template(NULL, NULL, "x", "norm", &text, &n)},
+        {"dgl_kernels_template", dgl_kernels_template(NULL, NULL, NULL, "x", "norm", &text, &n)},
         {"dgl_kernels_check_shape", dgl_kernels_check_shape(NULL, NULL, "x", "")},
     };
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)

@@ -310,8 +310,8 @@ static enum dgl_status call_kernels(struct dgl_str in)
         status = dgl_kernels_overrides(log_of_world, kernels, pass_override, NULL);
         if (status == DGL_OK)
             fuzz_check_status(&world.log, status);
-        status = dgl_kernels_template(log_of_world, kernels, flag ? flag : "", hints ? hints : "",
-                                      &text_of, &len);
+        status = dgl_kernels_template(log_of_world, kernels, NULL, flag ? flag : "",
+                                      hints ? hints : "", &text_of, &len);
         FUZZ_CHECK((status == DGL_OK) == (text_of != NULL));
         dgl_free(text_of);
         fuzz_check_status(&world.log, status);

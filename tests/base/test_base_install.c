@@ -68,7 +68,9 @@ static const struct install_case cases[] = {
             "./share/doc/dopplergl/README.md\n"
             "./share/doc/dopplergl/docs\n"
             "./share/doc/dopplergl/examples/CMakeLists.txt\n"
-            "./share/doc/dopplergl/examples/dopplergl.py\n"
+            "./share/doc/dopplergl/examples/dopplergl/__init__.py\n"
+            "./share/doc/dopplergl/examples/dopplergl/_c.py\n"
+            "./share/doc/dopplergl/examples/dopplergl/py.typed\n"
             "./share/doc/dopplergl/examples/sampler.c\n"
             "./share/doc/dopplergl/examples/story.cpp\n"
             "./share/doc/dopplergl/examples/story.py\n"
@@ -161,6 +163,19 @@ static const struct install_case cases[] = {
      .plain = true,
      .script = "python3 -B $examples/story.py $0/nothing x 2>&1 || echo code $?",
      .words = {"error: ", "nothing", "code 1"}},
+    {.name = "Python: streaming, batches, errors",
+     .program = "python3",
+     .plain = true,
+     .script = "PYTHONPATH=$examples python3 -B tests/python/check_package.py $model",
+     .words = {"ok 9 - templates", "closed objects are refused"}},
+    {.name = "Python: a wheel",
+     .program = "python3",
+     .plain = true,
+     .script = "mkdir $0/wheel && PYTHONPATH=tools/python DOPPLERGL_LIBRARY=$top/lib/" SO
+               " python3 -B -c \"import backend; print(backend.build_wheel('$0/wheel'))\" && "
+               "python3 -m zipfile -e $0/wheel/*.whl $0/site && ls $0/site/dopplergl && "
+               "PYTHONPATH=$0/site python3 -B tests/python/check_package.py $model",
+     .words = {"dopplergl-", "dopplergl.h\n", "ok 9 - templates"}},
     {.name = "CMake, in a folder of the architecture",
      .program = "cmake",
      .script = "arch=$(cc -print-multiarch 2>/dev/null || cc -dumpmachine)\n"

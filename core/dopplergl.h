@@ -2142,6 +2142,9 @@ struct dgl_tune_candidate {
      * the search; 0 = not timed. */
     double us;
     bool verified; /* it was tested against known answers */
+    /* It is the built-in kernel that files replace. It is only compared: files prevail over results
+     * of the tuner. */
+    bool builtin;
     /* reason why it was not timed: wrong results, or it does not compile; "" = it was timed */
     char reason[256];
 };

@@ -29,13 +29,13 @@
  *    place, in C and in C++20.
  *    Structs that the caller passes by address begin with `size`, so that later libraries can add
  *    fields at their ends. The macros set it for params, and C++ sets it for all. For results in C,
- *    write `struct dgl_x_result result = {.size = sizeof(result)}`. 0 stands for the fields of version 3 of
- *    the interface: later fields are then not read or not written. The library neither reads nor
- *    writes beyond `size`. A field that the library does not have must be 0, else the call is
- *    refused with DGL_ERR_INVALID_ARG.
+ *    write `struct dgl_x_result result = {.size = sizeof(result)}`. 0 stands for the fields of
+ *    version 3 of the interface: later fields are then not read or not written. The library neither
+ *    reads nor writes beyond `size`. A field that the library does not have must be 0, else the
+ *    call is refused with DGL_ERR_INVALID_ARG.
  *    Structs that are fields of other structs or elements of arrays do not grow. Some have a field
  *    `reserved`, which must be 0 and becomes fields of later versions. Structs that the library
- *    passes to callbacks or returns may have further fields behind those of this header.
+ *    passes to callbacks or returns may have further fields after those of this header.
  * R3 Results. Functions that can fail return `enum dgl_status`: 0 is success, errors are negative.
  *    One line of level DGL_LOG_ERROR goes to the log of the device or of the call: the fault, its
  *    place, both values and a remedy. A NULL log is legal everywhere and drops the text;
@@ -540,8 +540,9 @@ enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dg
                                       void *priv);
 /* Writes a starting point for a new kernel: a copy of the kernel that `device` uses for `op` on a
  * typical size, renamed to `name`. If `device` is NULL, or no kernel for `op` can run on it, the
- * copy is of the built-in kernel with variant `baseline`, or of the first one. `op` is an operation ("norm"), or an operation with words of its kernels' WHEN lines
- * ("matmul/decode/pre=join"). Transfers *text (dgl_free), *len bytes and a NUL.
+ * copy is of the built-in kernel with variant `baseline`, or of the first one. `op` is an operation
+ * ("norm"), or an operation with words of its kernels' WHEN lines ("matmul/decode/pre=join").
+ * Transfers *text (dgl_free), *len bytes and a NUL.
  * DGL_ERR_INVALID_ARG: a kernel of that name exists, the name is invalid, or no kernel matches `op`
  * (such as ""). In the last case the log lists the operations with their words. */
 enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,

@@ -177,7 +177,7 @@ done:
     return status;
 }
 
-/* What the requests of a call share. */
+/* State of a call that times kernels, for all requests. */
 struct benching {
     struct judging *j;
     const struct dgl_kernels_bench_params *params;

@@ -23,7 +23,7 @@ bool dgl_sized_take(const struct dgl_log *log, const char *name, const void *fro
  * the reason if `out` is NULL or its size is no size of a struct. */
 bool dgl_sized_open(const struct dgl_log *log, const char *name, void *out, void *copy,
                     size_t size);
-/* Zeroes a struct of the caller behind its size. */
+/* Zeroes a struct of the caller except its size. */
 void dgl_sized_clear(void *out, size_t size);
 /* Copies the part of the result that the caller's struct has room for. */
 void dgl_sized_close(void *out, const void *copy, size_t size);

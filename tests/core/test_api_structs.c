@@ -18,7 +18,7 @@ struct taken_row {
     const char *name;
     size_t size;     /* of the caller */
     int32_t context; /* in it */
-    char beyond;     /* a byte behind the library's fields */
+    char beyond;     /* a byte after the library's fields */
     bool ok;
     int32_t want; /* context in the copy */
 };
@@ -54,7 +54,7 @@ static void test_taken(void **state)
         assert_int_equal(copy.size, sizeof(copy));
 }
 
-/* A result of an older header is filled as far as it goes, and the bytes behind it stay. */
+/* A result of an older header is filled as far as it goes, and the bytes after it stay. */
 static void a_short_result_is_not_overrun(void **state)
 {
     (void)state;

@@ -8,8 +8,8 @@
 
 struct kind_of_line;
 
-/* A log that prints the first warning or notice of a kind, and the number of others at the end. Lines of a
- * kind differ only in numbers, such as the layers of tensor names. */
+/* A log that prints the first warning or notice of a kind, and the number of others at the end.
+ * Lines of a kind differ only in numbers, such as the layers of tensor names. */
 struct folding_log {
     struct dgl_log log; /* pass &f.log */
     struct dgl_log to;

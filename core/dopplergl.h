@@ -4,8 +4,9 @@
  *     struct dgl_device *dev = NULL;
  *     struct dgl_model *model = NULL;
  *     struct dgl_session *session = NULL;
- *     struct dgl_generate_result result = {0};
- *     if (dgl_device_create(NULL, dgl_device_params(.select = "any"), &dev) == DGL_OK &&
+ *     struct dgl_generate_result result = {.size = sizeof(result)};
+ *     const struct dgl_log *log = dgl_log_stderr();
+ *     if (dgl_device_create(log, dgl_device_params(.select = "any"), &dev) == DGL_OK &&
  *         dgl_model_load(dev, dgl_model_params(.path = "pack"), &model) == DGL_OK &&
  *         dgl_session_create(model, NULL, &session) == DGL_OK)
  *         dgl_generate(session, dgl_generate_params(.prompt = "Once", .max_tokens = 64,
@@ -23,28 +24,42 @@
  *    last parameter, which is NULL on failure. `*_destroy(T **)` consumes the handle, sets it to
  *    NULL and accepts a handle that is NULL. Objects are destroyed in the reverse order of
  *    creation.
- * R2 Parameters. A `const struct dgl_x_params *` is read only during the call. NULL and `{0}` mean
+ * R2 Structs. A `const struct dgl_x_params *` is read only during the call. NULL and `{0}` mean
  *    the defaults, except for fields marked required. `dgl_x_params(.field = ...)` builds one in
- *    place.
+ *    place, in C and in C++20.
+ *    Structs that the caller passes by address begin with `size`, so that later libraries can add
+ *    fields at their ends. The macros set it for params, and C++ sets it for all. For results in C,
+ *    write `struct dgl_x_result result = {.size = sizeof(result)}`. 0 stands for the fields of
+ *    version 3 of the interface: later fields are then not read or not written. The library neither
+ *    reads nor writes beyond `size`. A field that the library does not have must be 0, else the
+ *    call is refused with DGL_ERR_INVALID_ARG.
+ *    Structs that are fields of other structs or elements of arrays do not grow. Some have a field
+ *    `reserved`, which must be 0 and becomes fields of later versions. Structs that the library
+ *    passes to callbacks or returns may have further fields after those of this header.
  * R3 Results. Functions that can fail return `enum dgl_status`: 0 is success, errors are negative.
  *    One line of level DGL_LOG_ERROR goes to the log of the device or of the call: the fault, its
- *    place, both values and a remedy. A NULL log is legal everywhere and drops the text. Comments
+ *    place, both values and a remedy. A NULL log is legal everywhere and drops the text;
+ *    dgl_device_error() has the last line of a device. A handle, an argument or a place for a
+ *    result that is NULL although its comment does not allow that is DGL_ERR_INVALID_ARG. Functions
+ *    without a status then return NULL, 0 or false, or do nothing. Comments
  *    name the errors of a function except these: DGL_ERR_NO_MEMORY of any function, DGL_ERR_GPU and
  *    DGL_ERR_DEVICE_LOST of functions that use a device, DGL_ERR_KERNEL of functions that compute
  *    (kernels are compiled at their first use), and DGL_ERR_INVALID_ARG of constructors if their
  *    out pointer is NULL.
  * R4 Threads. A device and everything made from it belong to one thread at a time. Two devices are
- *    independent. Any thread and any signal handler may call dgl_session_cancel(); any thread may
- *    call dgl_batch_cancel(). Several threads at once may call functions that use neither a device
- *    nor an object made from one.
+ *    independent. Any thread and any signal handler may call dgl_session_cancel() and
+ *    dgl_session_set_cancelled(). Any thread may call dgl_batch_submit(), dgl_batch_cancel(),
+ *    dgl_batch_wake() and dgl_device_error(). Several threads at once may call functions that use
+ *    neither a device nor an object made from one.
  *    Drivers do not survive fork(). If a process is forked after a device was opened, calls on that
  *    device and its objects fail in the child, and so does opening another device. Destroying
  *    works. Call exec() first, or fork before the first device is opened.
  * R5 EGL. The caller's current EGL context is the same after every call as before it.
  * R6 Units. Sizes are bytes, durations are nanoseconds, positions and counts are tokens. Text is
  *    UTF-8 with an explicit length where it may contain U+0000; strings without one end in NUL.
- * R7 The library never exits, prints, installs signal handlers or sets the locale, and keeps no
- *    global state but the id of the process that first opened a device (R4).
+ * R7 The library never exits, prints (except with dgl_log_stderr()), installs signal handlers or
+ *    sets the locale, and keeps no global state but the id of the process that first opened a
+ *    device (R4).
  * R8 Cost. Slow: opens devices, reads files or compiles kernels, milliseconds to seconds. Very
  *    slow: works on all bytes of a model, seconds to minutes. Blocks: waits for the device.
  *    Everything else is host work of microseconds.
@@ -57,8 +72,19 @@
 #include <stdint.h>
 #include <time.h>
 
+/* DGL_SIZED declares the size of a struct (R2), and DGL_PARAMS builds a params struct. In C++ the
+ * size initialises itself. */
 #ifdef __cplusplus
+#define DGL_SIZED(type) = sizeof(struct type)
+template <typename T> inline const T *dgl_temporary(const T &value)
+{
+    return &value; /* valid until the end of the full expression that contains the call */
+}
+#define DGL_PARAMS(type, ...) dgl_temporary(type{__VA_ARGS__})
 extern "C" {
+#else
+#define DGL_SIZED(type)
+#define DGL_PARAMS(type, ...) (&(struct type){.size = sizeof(struct type), __VA_ARGS__})
 #endif
 
 /* Visibility: the library is built with hidden symbols and exports the declarations below. */
@@ -66,12 +92,15 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* Version of this interface, one higher after incompatible changes; docs/api-changes.md has the
- * rules and a line for each change. */
-#define DGL_API_VERSION 2
+/* Version of this interface, one higher after incompatible changes. The interface is stable: new
+ * functions, and new fields at the ends of structs (R2), do not raise it. docs/api-changes.md has
+ * the rules and a line for each change. */
+#define DGL_API_VERSION 3
 
 /* The library's version, "major.minor.patch". Static. */
 const char *dgl_version(void);
+/* DGL_API_VERSION of the library that is loaded. */
+int dgl_api_version(void);
 
 /* ---- status and log -------------------------------------------------------------------------- */
 
@@ -131,7 +160,11 @@ struct dgl_log {
      * `write`. The first one is kept until the caller clears `text`. The text is only meaningful
      * if the call failed: the library may recover from an error that it has logged. */
     struct dgl_error *error;
+    void *reserved[4]; /* R2 */
 };
+
+/* Returns a log that writes errors and warnings to stderr, a line each. Static. Thread-safe. */
+const struct dgl_log *dgl_log_stderr(void);
 
 /* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs", "layers",
  * "kernels"; borrowed). If it returns false, the call undoes unfinished work and returns
@@ -175,6 +208,7 @@ struct dgl_source {
      * templates, checkpoints and GGUF files. */
     enum dgl_status (*list)(void *priv, const char *folder, void (*add)(void *to, const char *name),
                             void *to, struct dgl_error *why);
+    void *reserved[4]; /* R2 */
 };
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -216,6 +250,7 @@ enum dgl_status dgl_device_iterate(const struct dgl_log *log,
                                    void *priv);
 
 struct dgl_device_params {
+    size_t size DGL_SIZED(dgl_device_params);
     /* NULL = first hardware device; "any", "software", a node path, or a row number */
     const char *select;
     /* Name of a profile that dgl_limits_profile_at() lists: the device then behaves as that smaller
@@ -241,7 +276,7 @@ struct dgl_device_params {
     void (*compiling_cb)(void *priv, const char *kernel, double seconds, bool over);
     void *compiling_priv;
 };
-#define dgl_device_params(...) (&(struct dgl_device_params){__VA_ARGS__})
+#define dgl_device_params(...) DGL_PARAMS(dgl_device_params, __VA_ARGS__)
 
 /* A set of limits, for dgl_device_params.limits. */
 struct dgl_limits_profile {
@@ -295,12 +330,18 @@ void dgl_device_destroy(struct dgl_device **dev);
  * compiler. A program that is otherwise finished may leave the device open, flush its files and
  * call _exit(). Returns false for a lost device. Cheap. */
 bool dgl_device_is_compiling(struct dgl_device *dev);
+/* Copies the last error line of the device and of all objects made from it to *out, whatever its
+ * log is. "" = no call has failed. The line explains the last call that failed with another status
+ * than DGL_ERR_CANCELLED; a call that succeeded may also have left a line, about an error from
+ * which it recovered. Thread-safe. */
+enum dgl_status dgl_device_error(const struct dgl_device *dev, struct dgl_error *out);
 /* The device's row of the device table. Borrowed from the device. */
 const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev);
 /* The device's limits. Borrowed from the device. */
 const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev);
 /* Memory and compute units of a device, from its kernel driver, its GL driver or the host. */
 struct dgl_device_facts {
+    size_t size DGL_SIZED(dgl_device_facts);
     uint64_t memory_bytes; /* total; includes the host's memory if `unified`; 0 = unknown */
     uint64_t free_bytes;   /* free now, for all programs; 0 = unknown */
     /* Limit for all models and sessions of this device, existing ones included. A device's own
@@ -314,7 +355,7 @@ struct dgl_device_facts {
     char units_source[64];   /* origin of the number: "v3d, slices of 4 QPUs" */
 };
 /* Queries the facts and copies them to *out. Costs some tenths of a millisecond. */
-void dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out);
+enum dgl_status dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out);
 /* GL_VERSION. Borrowed from the device. */
 const char *dgl_device_gl_version(const struct dgl_device *dev);
 /* Returns true after a device reset. Every call on the device then fails at once with
@@ -346,12 +387,14 @@ struct dgl_counters {
     uint64_t pages_shared; /* pages in pages_used that several sequences share */
     /* prompt tokens; their keys and values were reused from other sequences */
     uint64_t prefix_hit_tokens;
+    uint64_t reserved[8]; /* R2 */
 };
 /* Copies the counters of the device to *out. */
-void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
+enum dgl_status dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
 
 /* Measured upper limits of the device, to compare kernels with. */
 struct dgl_device_speed {
+    size_t size DGL_SIZED(dgl_device_speed);
     double dispatch_us; /* time of one dispatch that depends on the previous one, in a long list */
     double read_gbps;   /* memory reads, 10^9 bytes per second */
     double copy_gbps;   /* memory copies, read plus written, 10^9 bytes per second */
@@ -418,6 +461,7 @@ struct dgl_kernel_text {
 /* Layers over the built-in kernels and heuristics, lowest first. A later layer replaces an earlier
  * one. */
 struct dgl_kernels_params {
+    size_t size DGL_SIZED(dgl_kernels_params);
     /* Name or path of a pack. Its folder `kernels` is read as a layer below `dirs`. These kernels
      * are programs written by the author of the pack. NULL = none. A pack without that folder adds
      * no layer. */
@@ -453,7 +497,7 @@ struct dgl_kernels_params {
      * first such file is the error of the call. A missing file of `files` is always an error. */
     bool keep_faults;
 };
-#define dgl_kernels_params(...) (&(struct dgl_kernels_params){__VA_ARGS__})
+#define dgl_kernels_params(...) DGL_PARAMS(dgl_kernels_params, __VA_ARGS__)
 
 /* Reads and checks kernel files and hints. DGL_ERR_KERNEL: a kernel file has an unknown directive
  * or another fault. DGL_ERR_INVALID_ARG: an invalid hint, profile or folder. DGL_ERR_IO,
@@ -494,13 +538,16 @@ enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dg
                                       bool (*cb)(void *priv,
                                                  const struct dgl_kernel_override *override),
                                       void *priv);
-/* Writes a starting point for a new kernel: a copy of the built-in kernel for `op`, renamed to
- * `name`. `op` is an operation ("norm"), or an operation with words of its kernels' WHEN lines
- * ("matmul/decode/pre=join"). Transfers *text (dgl_free), *len bytes and a NUL.
+/* Writes a starting point for a new kernel: a copy of the kernel that `device` uses for `op` on a
+ * typical size, renamed to `name`. If `device` is NULL, or no kernel for `op` can run on it, the
+ * copy is of the built-in kernel with variant `baseline`, or of the first one. `op` is an operation
+ * ("norm"), or an operation with words of its kernels' WHEN lines ("matmul/decode/pre=join").
+ * Transfers *text (dgl_free), *len bytes and a NUL.
  * DGL_ERR_INVALID_ARG: a kernel of that name exists, the name is invalid, or no kernel matches `op`
  * (such as ""). In the last case the log lists the operations with their words. */
 enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
-                                     const char *name, const char *op, char **text, size_t *len);
+                                     struct dgl_device *device, const char *name, const char *op,
+                                     char **text, size_t *len);
 
 /* Test result of a kernel on a device. */
 enum dgl_verdict {
@@ -524,6 +571,7 @@ struct dgl_kernel_verdict {
     const char *reason;
 };
 struct dgl_kernels_check_params {
+    size_t size DGL_SIZED(dgl_kernels_check_params);
     const struct dgl_kernels *kernels; /* NULL = the built-in ones */
     bool overrides_only; /* only kernels if their text or the text of a lib is not built in */
     bool quick;          /* two cases of each kernel instead of all */
@@ -533,7 +581,7 @@ struct dgl_kernels_check_params {
     dgl_progress_cb progress_cb; /* may be NULL; in kernels. Also asked within a kernel */
     void *progress_priv;
 };
-#define dgl_kernels_check_params(...) (&(struct dgl_kernels_check_params){__VA_ARGS__})
+#define dgl_kernels_check_params(...) DGL_PARAMS(dgl_kernels_check_params, __VA_ARGS__)
 /* Runs known-answer tests: compiles each kernel for inputs of odd sizes, runs it and compares its
  * results with results in doubles. A kernel that fails is reported to `cb` and is no error of the
  * call. Very slow without `quick`: one program per test case. */
@@ -541,6 +589,7 @@ enum dgl_status dgl_kernels_check(struct dgl_device *device,
                                   const struct dgl_kernels_check_params *params);
 
 struct dgl_selftest_params {
+    size_t size DGL_SIZED(dgl_selftest_params);
     const char *name; /* of one kernel; NULL = all */
     bool quick;       /* two cases of each kernel instead of all */
     /* Called for each kernel, in the order of the set. Return false to cancel. If `wrong` is true,
@@ -551,7 +600,7 @@ struct dgl_selftest_params {
     dgl_progress_cb progress_cb; /* may be NULL; in kernels. Also asked within a kernel */
     void *progress_priv;
 };
-#define dgl_selftest_params(...) (&(struct dgl_selftest_params){__VA_ARGS__})
+#define dgl_selftest_params(...) DGL_PARAMS(dgl_selftest_params, __VA_ARGS__)
 /* Runs the known-answer tests of the built-in kernels, including those that failed before. It
  * records the kernels that compute wrong results with this device and driver. Models loaded later
  * do not use them; with a cache folder this includes other processes. DGL_ERR_INVALID_ARG: no
@@ -562,29 +611,43 @@ enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftes
 struct dgl_kernel_time {
     struct dgl_kernel_verdict verdict; /* the kernel is checked first and timed only if it passed */
     const char *request;               /* operation, attributes and sizes, as text for the user */
-    double us;      /* median time of a dispatch, on the device's clock or else the host's */
+    /* median time of a dispatch, on the device's clock (without timer_us) or else the host's */
+    double us;
     double best_us; /* shortest dispatch */
     bool gpu_clock;
     double alone_us; /* time of a single dispatch from submit to finish, on the host's clock */
     uint64_t bytes, flops;        /* minimum bytes moved and operations computed by one dispatch */
     double copy_gbps, copy_share; /* rate of a memory copy, and (bytes / us) divided by that rate */
+    double timer_us; /* cost of a timer, which was subtracted; 0 = no cost, or the host's clock */
+    /* Of dgl_kernels_bench_params.against. NULL, 0: it was not given or was not timed. */
+    const struct dgl_kernel_verdict *against; /* its test on this request */
+    double against_us;                        /* its median time of a dispatch */
+    double
+        ratio; /* against_us divided by us, above 1 if the kernel is faster: a median of rounds */
+    double ratio_spread; /* largest minus smallest ratio of these rounds */
+    uint32_t rounds;
 };
 struct dgl_kernels_bench_params {
+    size_t size DGL_SIZED(dgl_kernels_bench_params);
     const struct dgl_kernels *kernels; /* NULL = the built-in ones */
     const char *name;                  /* required: name of a kernel */
     /* Attributes and sizes (docs/operations.md): "weight=q4_k,K=4096,N=14336,tokens=8". Omitted
      * sizes are those of a typical large model. Without a weight type, all types of the kernel are
      * timed. NULL = "". */
     const char *shape;
-    uint32_t dispatches;                                        /* timed; 0 = 20 */
+    uint32_t dispatches; /* timed; 0 = 20 */
+    /* Name of a kernel of the same operation to compare with, or NULL. Both compute the same
+     * request in turn, in five rounds of `dispatches` each. */
+    const char *against;
     bool (*cb)(void *priv, const struct dgl_kernel_time *time); /* per request; false cancels */
     void *priv;
     dgl_progress_cb progress_cb; /* may be NULL; in kernels */
     void *progress_priv;
 };
-#define dgl_kernels_bench_params(...) (&(struct dgl_kernels_bench_params){__VA_ARGS__})
-/* Times one kernel. DGL_ERR_INVALID_ARG: there is no such kernel, or `shape` has an attribute or a
- * size that its operation does not have. Slow. */
+#define dgl_kernels_bench_params(...) DGL_PARAMS(dgl_kernels_bench_params, __VA_ARGS__)
+/* Times one kernel, or two in turn. DGL_ERR_INVALID_ARG: there is no such kernel, `against` is for
+ * another operation, or `shape` has an attribute or a size that the operation does not have. Slow.
+ */
 enum dgl_status dgl_kernels_bench(struct dgl_device *device,
                                   const struct dgl_kernels_bench_params *params);
 /* Checks a name and a shape like dgl_kernels_bench(), without a device. DGL_ERR_INVALID_ARG on a
@@ -599,10 +662,11 @@ enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
 struct dgl_tokenizer;
 
 struct dgl_tokenizer_params {
+    size_t size DGL_SIZED(dgl_tokenizer_params);
     const char *path; /* required: pack, Hugging Face folder, GGUF file, or a tokenizer.json */
     const char *const *override_kv; /* as in dgl_model_params */
 };
-#define dgl_tokenizer_params(...) (&(struct dgl_tokenizer_params){__VA_ARGS__})
+#define dgl_tokenizer_params(...) DGL_PARAMS(dgl_tokenizer_params, __VA_ARGS__)
 
 /* As dgl_tokenizer_load(), with parameters. */
 enum dgl_status dgl_tokenizer_open(const struct dgl_log *log,
@@ -618,11 +682,12 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
 void dgl_tokenizer_destroy(struct dgl_tokenizer **tok);
 
 struct dgl_encode_params {
+    size_t size DGL_SIZED(dgl_encode_params);
     bool add_special;      /* add the special tokens of the post-processor (BOS ...) */
     bool no_parse_special; /* treat special tokens in the text as plain text */
     const char *source;    /* prefix of log lines: the source of the text; may be NULL */
 };
-#define dgl_encode_params(...) (&(struct dgl_encode_params){__VA_ARGS__})
+#define dgl_encode_params(...) DGL_PARAMS(dgl_encode_params, __VA_ARGS__)
 
 /* Encodes a text of `len` bytes. Transfers *ids [*count] (dgl_free), not NULL for an empty text.
  * DGL_ERR_INVALID_ARG: the text is not UTF-8, or the tokenizer has no token (not even an unknown
@@ -664,6 +729,7 @@ void dgl_free(void *p);
 struct dgl_template;
 
 struct dgl_template_params {
+    size_t size DGL_SIZED(dgl_template_params);
     const char *path;                /* required: pack, Hugging Face folder, GGUF file */
     const struct dgl_source *source; /* as in dgl_model_params */
     const char *const *override_kv;  /* as in dgl_model_params */
@@ -672,7 +738,7 @@ struct dgl_template_params {
      * has it and tools are given, and the default template otherwise. */
     const char *name;
 };
-#define dgl_template_params(...) (&(struct dgl_template_params){__VA_ARGS__})
+#define dgl_template_params(...) DGL_PARAMS(dgl_template_params, __VA_ARGS__)
 
 /* Reads and parses templates. DGL_ERR_INVALID_ARG: the model has no template of that name.
  * DGL_ERR_FORMAT, DGL_ERR_UNSUPPORTED: faults of a template, with its line. Slow. */
@@ -691,6 +757,7 @@ struct dgl_answer {
 };
 
 struct dgl_render_params {
+    size_t size DGL_SIZED(dgl_render_params);
     /* required: JSON text, an array of messages ({"role": ..., "content": ...}), or an object with
      * `messages` and further variables (tools, documents, enable_thinking, ...) */
     const char *messages;
@@ -708,7 +775,7 @@ struct dgl_render_params {
     const struct dgl_answer *answers; /* [num_answers], dgl_render_ids() only; ascending */
     size_t num_answers;
 };
-#define dgl_render_params(...) (&(struct dgl_render_params){__VA_ARGS__})
+#define dgl_render_params(...) DGL_PARAMS(dgl_render_params, __VA_ARGS__)
 
 /* Renders messages with the template. Transfers *text (dgl_free), *len bytes and a NUL.
  * DGL_ERR_INVALID_ARG: no messages, or the template raised an exception. Its text is logged.
@@ -749,6 +816,7 @@ struct dgl_reply_part {
 };
 
 struct dgl_reply_params {
+    size_t size DGL_SIZED(dgl_reply_params);
     const struct dgl_template *tmpl; /* required; borrowed for the call */
     /* The prompt's text, or the end of it. If the template opened a reasoning block there, the
      * answer starts inside that block. NULL = it does not. Borrowed for the call. */
@@ -767,7 +835,7 @@ struct dgl_reply_params {
     bool (*part_cb)(void *priv, const struct dgl_reply_part *part);
     void *priv; /* its first argument */
 };
-#define dgl_reply_params(...) (&(struct dgl_reply_params){__VA_ARGS__})
+#define dgl_reply_params(...) DGL_PARAMS(dgl_reply_params, __VA_ARGS__)
 
 /* Creates a parser. DGL_ERR_INVALID_ARG: a required field is missing. `log` is borrowed until the
  * parser is destroyed. */
@@ -827,6 +895,7 @@ enum dgl_executor {
 };
 
 struct dgl_model_params {
+    size_t size DGL_SIZED(dgl_model_params);
     /* required: pack, Hugging Face folder, GGUF file, a folder with a single GGUF model,
      * "org/name[:quant][@revision]" in the Hub cache, "synthetic:SHAPE[:quant]", or
      * "synthetic:FILE[:quant]" where FILE, a config.json, contains a '/' or ends in ".json" */
@@ -849,7 +918,7 @@ struct dgl_model_params {
      * file are DGL_ERR_INVALID_ARG. Not used after the call. */
     const char *const *override_kv;
 };
-#define dgl_model_params(...) (&(struct dgl_model_params){__VA_ARGS__})
+#define dgl_model_params(...) DGL_PARAMS(dgl_model_params, __VA_ARGS__)
 
 /* An id that ends an answer. */
 struct dgl_stop_id {
@@ -920,12 +989,13 @@ struct dgl_model_entry {
     uint64_t bytes; /* size of the files with weights; of all files of a pack */
 };
 struct dgl_models_params {
+    size_t size DGL_SIZED(dgl_models_params);
     /* [num_dirs]: models, or folders that are searched two levels deep. NULL = the Hub cache,
      * $XDG_DATA_HOME/dopplergl/models (~/.local/share) and llama.cpp's cache. */
     const char *const *dirs;
     size_t num_dirs;
 };
-#define dgl_models_params(...) (&(struct dgl_models_params){__VA_ARGS__})
+#define dgl_models_params(...) DGL_PARAMS(dgl_models_params, __VA_ARGS__)
 /* Calls `cb` once per model, folder by folder, sorted by name. Iteration stops if `cb` returns
  * false. Only names, sizes and the start of files are read, so a listed model may still fail to
  * load. The three default folders may be missing. DGL_ERR_IO: a folder of `dirs` is missing. Slow.
@@ -975,6 +1045,7 @@ struct dgl_compiled_text {
     const char *stats;     /* the driver's statistics, one per line; "" if empty */
 };
 struct dgl_kernels_compile_params {
+    size_t size DGL_SIZED(dgl_kernels_compile_params);
     const char *path;                  /* required: model, as in dgl_model_params */
     const struct dgl_kernels *kernels; /* NULL = the built-in ones */
     enum dgl_kv_type kv_type;
@@ -993,7 +1064,7 @@ struct dgl_kernels_compile_params {
     void *progress_priv;
     const char *const *override_kv; /* as in dgl_model_params */
 };
-#define dgl_kernels_compile_params(...) (&(struct dgl_kernels_compile_params){__VA_ARGS__})
+#define dgl_kernels_compile_params(...) DGL_PARAMS(dgl_kernels_compile_params, __VA_ARGS__)
 /* Compiles and links every kernel source that a model's plan uses on the device, each in a separate
  * process, but does not run them. Equal sources are compiled once. No weights are read. A source
  * that does not compile is reported to `cb` and is no error of the call. DGL_ERR_UNSUPPORTED: the
@@ -1041,10 +1112,11 @@ enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
                                           const struct dgl_kernels *kernels, bool *ready);
 
 struct dgl_rebuild_params {
+    size_t size DGL_SIZED(dgl_rebuild_params);
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */
 };
-#define dgl_rebuild_params(...) (&(struct dgl_rebuild_params){__VA_ARGS__})
+#define dgl_rebuild_params(...) DGL_PARAMS(dgl_rebuild_params, __VA_ARGS__)
 /* Recovers a model after DGL_ERR_DEVICE_LOST. It opens a new context on the same row of the device
  * table, uploads the weights again from the model's files, and evaluates the tokens of each session
  * again (dgl_session_params.progress_cb reports the kernels). Handles and borrowed pointers stay
@@ -1058,6 +1130,7 @@ enum dgl_status dgl_model_rebuild(struct dgl_model *model, const struct dgl_rebu
 
 /* How a model decodes, and why. */
 struct dgl_executor_info {
+    size_t size DGL_SIZED(dgl_executor_info);
     enum dgl_executor executor; /* not DGL_EXECUTOR_AUTO */
     const char *name;           /* "dispatch" or "persistent". Static */
     /* borrowed until the model computes again or its kernels are replaced */
@@ -1068,7 +1141,7 @@ struct dgl_executor_info {
  * faster) are stored in the device's cache folder; DGL_EXECUTOR_AUTO uses them. A persistent
  * dispatch that does not finish, for example because another process uses a part of the device, is
  * abandoned within 50 ms. Single dispatches then compute its tokens again. */
-void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out);
+enum dgl_status dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out);
 
 /* The kernel of a plan step and how the step uses it. Opaque. */
 struct dgl_plan_use;
@@ -1153,6 +1226,7 @@ enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_
 struct dgl_session;
 
 struct dgl_session_params {
+    size_t size DGL_SIZED(dgl_session_params);
     int32_t context; /* tokens; 0 = dgl_model_info.context */
     /* prefill tokens per pass; 0 = chosen for the device, with shorter passes on a slow device */
     int32_t chunk;
@@ -1168,10 +1242,11 @@ struct dgl_session_params {
      * evicted. Logits then equal those of an unshared session within rounding. */
     bool share_prefix;
 };
-#define dgl_session_params(...) (&(struct dgl_session_params){__VA_ARGS__})
+#define dgl_session_params(...) DGL_PARAMS(dgl_session_params, __VA_ARGS__)
 
 /* Device memory of a model with one session, or with the sequences of a batch. */
 struct dgl_memory {
+    size_t size DGL_SIZED(dgl_memory);
     uint64_t weight_bytes;
     uint64_t kv_bytes; /* KV cache for a full context; the cache grows with the sessions' tokens */
     uint64_t scratch_bytes;
@@ -1182,8 +1257,9 @@ struct dgl_memory {
     int32_t context_fit;
 };
 /* Estimates the memory of a session before it is created. Host arithmetic only. */
-void dgl_session_estimate(const struct dgl_model *model, const struct dgl_session_params *params,
-                          struct dgl_memory *out);
+enum dgl_status dgl_session_estimate(const struct dgl_model *model,
+                                     const struct dgl_session_params *params,
+                                     struct dgl_memory *out);
 
 /* Creates a session. It allocates scratch and KV cache for a part of the context. The cache grows
  * with the tokens, in pages of 64, and memory for the whole context stays reserved.
@@ -1209,6 +1285,11 @@ void dgl_session_destroy(struct dgl_session **session);
  * does not cancel later calls. Thread-safety: safe on any thread while the session exists,
  * async-signal-safe. */
 void dgl_session_cancel(struct dgl_session *session);
+/* If true, stops the call in progress as dgl_session_cancel() does, and every later call on the
+ * session ends as cancelled before it computes, until the state is taken back with false. So a
+ * cancellation that arrives just before a call is not lost. Taking it back does not continue a call
+ * that was stopped. Thread-safety: as dgl_session_cancel(). */
+void dgl_session_set_cancelled(struct dgl_session *session, bool cancelled);
 /* Returns the number of evaluated tokens in the session. */
 int32_t dgl_session_len(const struct dgl_session *session);
 /* How prompts are split into passes. On a GPU the first token of a large model is evaluated and
@@ -1217,6 +1298,7 @@ int32_t dgl_session_len(const struct dgl_session *session);
  * Tokens stay the same; logits stay the same within rounding. Passes have a fixed length if the
  * caller set `chunk`, and on software renderers, which have no watchdog. */
 struct dgl_pass_info {
+    size_t size DGL_SIZED(dgl_pass_info);
     int32_t most;   /* maximum tokens of a pass, as requested or as chosen for the device */
     int32_t tokens; /* maximum tokens of the next pass; lower on a slow device */
     /* Tokens of the last timed pass of any session of the model; 0 = no pass was timed. */
@@ -1226,7 +1308,7 @@ struct dgl_pass_info {
     uint64_t head_ns;
 };
 /* Copies the state after the session's last call to *out. */
-void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out);
+enum dgl_status dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out);
 /* Keeps the first `len` tokens. Has no effect if the session has fewer. */
 void dgl_session_trim(struct dgl_session *session, int32_t len);
 
@@ -1245,13 +1327,14 @@ const int32_t *dgl_session_ids(const struct dgl_session *session);
 #define DGL_SESSION_DATA_MAX 268435456
 
 struct dgl_session_save_params {
+    size_t size DGL_SIZED(dgl_session_save_params);
     const char *path; /* required: the file to write, or to replace */
     const char *data; /* [data_len], any data of the caller; dgl_session_load() returns it */
     size_t data_len;  /* bytes, at most DGL_SESSION_DATA_MAX */
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */
 };
-#define dgl_session_save_params(...) (&(struct dgl_session_save_params){__VA_ARGS__})
+#define dgl_session_save_params(...) DGL_PARAMS(dgl_session_save_params, __VA_ARGS__)
 /* Writes a session to a file (docs/formats.md, "Session files"): ids, keys and values, and the
  * logits of the last token if they are available. The file is private (mode 0600) and appears
  * complete or not at all. Each token uses 4 bytes plus its part of the KV cache: 2 * layers *
@@ -1266,11 +1349,12 @@ enum dgl_status dgl_session_save(struct dgl_session *session,
                                  const struct dgl_session_save_params *params);
 
 struct dgl_session_load_params {
+    size_t size DGL_SIZED(dgl_session_load_params);
     const char *path;            /* required */
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */
 };
-#define dgl_session_load_params(...) (&(struct dgl_session_load_params){__VA_ARGS__})
+#define dgl_session_load_params(...) DGL_PARAMS(dgl_session_load_params, __VA_ARGS__)
 /* Replaces the session's state by that of a file. The session then continues like the saved one,
  * with the same tokens on the same device and kernels. The file may come from another device,
  * process or context.
@@ -1290,6 +1374,7 @@ enum dgl_status dgl_session_load(struct dgl_session *session,
                                  size_t *data_len);
 
 struct dgl_eval_params {
+    size_t size DGL_SIZED(dgl_eval_params);
     /* [num_ids], appended to the session's tokens. If there are no ids, the results are those of
      * the last token. After dgl_session_sync() its logits only need a readback; otherwise it is
      * evaluated again. */
@@ -1297,7 +1382,7 @@ struct dgl_eval_params {
     size_t num_ids; /* tokens */
     bool all;       /* one row of results per id; false = only for the last id */
 };
-#define dgl_eval_params(...) (&(struct dgl_eval_params){__VA_ARGS__})
+#define dgl_eval_params(...) DGL_PARAMS(dgl_eval_params, __VA_ARGS__)
 /* Appends tokens to the session and evaluates them, for the caller's own sampler, classifier or
  * search. The caller provides `logits`, float [rows, vocab], and `hidden`, float [rows, hidden];
  * rows is num_ids if `all` is set and 1 otherwise. NULL = not wanted. If both are NULL, tokens are
@@ -1369,6 +1454,7 @@ struct dgl_sampling {
     /* Number of random draws to skip. Set it to continue an answer of an earlier call with the
      * random numbers that the earlier call would have used next. By default 0. */
     uint32_t draws;
+    uint64_t reserved[16]; /* R2 */
 };
 /* Checks the ranges like dgl_generate(), without a device. DGL_ERR_INVALID_ARG names the field. */
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
@@ -1437,9 +1523,11 @@ struct dgl_profile {
     double copy_gbps;
     /* cost of a timer, subtracted from each dispatch; 0 = no cost or no timers */
     uint64_t timer_ns;
+    uint64_t reserved[4]; /* R2 */
 };
 
 struct dgl_generate_params {
+    size_t size DGL_SIZED(dgl_generate_params);
     const char *prompt;    /* text, or ids below: exactly one of them is required */
     size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
     const int32_t *ids;    /* [num_ids] */
@@ -1475,10 +1563,11 @@ struct dgl_generate_params {
     bool (*token_cb)(void *priv, int32_t id);
     void *priv; /* first argument of both callbacks */
 };
-#define dgl_generate_params(...) (&(struct dgl_generate_params){__VA_ARGS__})
+#define dgl_generate_params(...) DGL_PARAMS(dgl_generate_params, __VA_ARGS__)
 
 /* Result of a generation. Arrays and text are owned by the result: dgl_generate_result_finish(). */
 struct dgl_generate_result {
+    size_t size DGL_SIZED(dgl_generate_result);
     enum dgl_finish finish;
     int32_t *prompt_ids; /* [num_prompt_ids] */
     int32_t *tokens;     /* [num_tokens], sampled; the stop id that ended the answer is one */
@@ -1519,6 +1608,7 @@ void dgl_generate_result_finish(struct dgl_generate_result *result);
 struct dgl_chat;
 
 struct dgl_chat_params {
+    size_t size DGL_SIZED(dgl_chat_params);
     struct dgl_session *session;     /* required, borrowed by the conversation */
     const struct dgl_template *tmpl; /* required, borrowed by the conversation */
     /* If true, a conversation may outgrow the context: the oldest messages after the system message
@@ -1527,10 +1617,11 @@ struct dgl_chat_params {
      * messages. */
     bool context_shift;
 };
-#define dgl_chat_params(...) (&(struct dgl_chat_params){__VA_ARGS__})
+#define dgl_chat_params(...) DGL_PARAMS(dgl_chat_params, __VA_ARGS__)
 
 /* A message. Borrowed from the conversation until its messages change. */
 struct dgl_message {
+    size_t size DGL_SIZED(dgl_message);
     const char *role;    /* "system", "user", "assistant", "tool", ... */
     const char *content; /* NUL-terminated; "" if the content is not text */
     size_t content_len;  /* bytes */
@@ -1551,7 +1642,8 @@ enum dgl_status dgl_chat_set_system(struct dgl_chat *chat, const char *text, siz
 /* Number of messages. */
 size_t dgl_chat_num_messages(const struct dgl_chat *chat);
 /* Copies message `index`, below dgl_chat_num_messages(), to *out. */
-void dgl_chat_message(const struct dgl_chat *chat, size_t index, struct dgl_message *out);
+enum dgl_status dgl_chat_message(const struct dgl_chat *chat, size_t index,
+                                 struct dgl_message *out);
 /* Returns the number of messages after the system message that context_shift leaves out of the
  * model's input. */
 size_t dgl_chat_num_hidden(const struct dgl_chat *chat);
@@ -1591,10 +1683,12 @@ enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const cha
 
 /* Many requests on one model. Each request has a separate sequence and gets the tokens that it
  * would get alone (see `invariant`). dgl_batch_step() advances all of them. Thread-safety: R4,
- * together with its model, except for dgl_batch_cancel(). */
+ * together with its model, except for dgl_batch_submit(), dgl_batch_cancel() and dgl_batch_wake().
+ */
 struct dgl_batch;
 
 struct dgl_batch_params {
+    size_t size DGL_SIZED(dgl_batch_params);
     int32_t sequences; /* requests that run at once; 0 = 4, at most 256 */
     int32_t queue;     /* requests that wait for a free sequence; 0 = 256, at most 65536 */
     /* Tokens of a sequence. 0 = dgl_model_info.context, lowered until one such sequence fits the
@@ -1624,7 +1718,7 @@ struct dgl_batch_params {
      * if no answer is in progress; the device then has at most two passes to do. */
     int32_t hold_ms;
 };
-#define dgl_batch_params(...) (&(struct dgl_batch_params){__VA_ARGS__})
+#define dgl_batch_params(...) DGL_PARAMS(dgl_batch_params, __VA_ARGS__)
 
 /* Allocates the memory of all sequences, except cache pages, which are allocated with their tokens.
  * Requests share the pages of common prefixes. The batch borrows the model. DGL_ERR_NO_MEMORY: the
@@ -1671,6 +1765,7 @@ struct dgl_request_result {
 
 /* A request. dgl_batch_submit() copies everything except the object at `priv`. */
 struct dgl_request_params {
+    size_t size DGL_SIZED(dgl_request_params);
     const char *prompt;    /* text, or ids below: exactly one of them is required */
     size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
     const int32_t *ids;    /* [num_ids] */
@@ -1705,12 +1800,13 @@ struct dgl_request_params {
     void (*finish_cb)(void *priv, const struct dgl_request_result *result);
     void *priv; /* first argument of the three callbacks */
 };
-#define dgl_request_params(...) (&(struct dgl_request_params){__VA_ARGS__})
+#define dgl_request_params(...) DGL_PARAMS(dgl_request_params, __VA_ARGS__)
 
 /* Appends a request to the queue. *id (may be NULL) identifies it; ids are never 0 and never
  * reused. Computes no tokens. DGL_ERR_INVALID_ARG: parameters that dgl_generate() refuses, or a
  * prompt that is too long for any sequence; the error has both numbers. DGL_ERR_BUSY: the queue is
- * full. */
+ * full. Thread-safety: any thread while the batch exists. The request is taken up when the next
+ * step begins. `log` of the device may be called on the submitting thread. */
 enum dgl_status dgl_batch_submit(struct dgl_batch *batch, const struct dgl_request_params *params,
                                  uint64_t *id);
 /* Ends a request with DGL_FINISH_CANCELLED. A step in progress stops its work for the request in
@@ -1733,9 +1829,17 @@ void dgl_batch_cancel(struct dgl_batch *batch, uint64_t id);
  * sequence breakers that no sequence used last. Memory of a single request is allocated by
  * dgl_batch_submit(). */
 enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left);
+/* Sleeps until the batch has an unfinished request, at most `timeout_ns`; 0 means no limit. Returns
+ * at once if it has one, and also after dgl_batch_wake(). *left (may be NULL) is as in
+ * dgl_batch_step(). Call it on the thread that steps, if a step left no requests. */
+enum dgl_status dgl_batch_wait(struct dgl_batch *batch, uint64_t timeout_ns, size_t *left);
+/* Ends the dgl_batch_wait() in progress, or the next one, for example to end the thread that steps.
+ * Thread-safety: any thread while the batch exists; not in a signal handler. */
+void dgl_batch_wake(struct dgl_batch *batch);
 
 /* State of a batch, and its work since it was created. */
 struct dgl_batch_info {
+    size_t size DGL_SIZED(dgl_batch_info);
     int32_t sequences, queue, context; /* as in use, after defaults and limits */
     size_t running, waiting;           /* current numbers of requests */
     uint32_t pages, pages_used;        /* pages of the KV cache: for all sequences, and in use */
@@ -1746,16 +1850,17 @@ struct dgl_batch_info {
     uint64_t prompt_tokens, reused_tokens, decoded_tokens; /* sums over all requests so far */
 };
 /* To *out. */
-void dgl_batch_get_info(const struct dgl_batch *batch, struct dgl_batch_info *out);
+enum dgl_status dgl_batch_get_info(const struct dgl_batch *batch, struct dgl_batch_info *out);
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
 struct dgl_logits_params {
+    size_t size DGL_SIZED(dgl_logits_params);
     const int32_t *ids; /* required, [num_ids] */
     size_t num_ids;     /* tokens */
     bool all;           /* every position; false = the last one */
 };
-#define dgl_logits_params(...) (&(struct dgl_logits_params){__VA_ARGS__})
+#define dgl_logits_params(...) DGL_PARAMS(dgl_logits_params, __VA_ARGS__)
 /* Computes the logits of a prompt. Transfers *logits (dgl_free), float [*rows, vocab]; *rows is
  * num_ids if `all` is set and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
  * dgl_session_sync(). Blocks and reads back all rows. */
@@ -1763,6 +1868,7 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
                            float **logits, size_t *rows);
 
 struct dgl_embed_params {
+    size_t size DGL_SIZED(dgl_embed_params);
     const char *prompt;    /* text, or ids below: exactly one of them is required */
     size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
     const int32_t *ids;    /* [num_ids] */
@@ -1775,7 +1881,7 @@ struct dgl_embed_params {
     /* Values of a row, the first ones of the hidden state; 0 = all. Rows are scaled afterwards. */
     int32_t dimensions;
 };
-#define dgl_embed_params(...) (&(struct dgl_embed_params){__VA_ARGS__})
+#define dgl_embed_params(...) DGL_PARAMS(dgl_embed_params, __VA_ARGS__)
 /* Computes embeddings of a prompt: its hidden states after the final norm, pooled. Text is encoded
  * with add_special. Transfers *embeddings (dgl_free), float [*rows, dimensions]; *rows is the
  * number of tokens for DGL_POOLING_NONE and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
@@ -1785,6 +1891,7 @@ enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_pa
                           float **embeddings, size_t *rows);
 
 struct dgl_perplexity_params {
+    size_t size DGL_SIZED(dgl_perplexity_params);
     const char *const *texts; /* required, [num_texts] */
     const size_t *lens;       /* [num_texts], bytes; NULL = strlen */
     size_t num_texts;
@@ -1800,8 +1907,9 @@ struct dgl_perplexity_params {
     dgl_progress_cb progress_cb;
     void *progress_priv; /* first argument of progress_cb */
 };
-#define dgl_perplexity_params(...) (&(struct dgl_perplexity_params){__VA_ARGS__})
+#define dgl_perplexity_params(...) DGL_PARAMS(dgl_perplexity_params, __VA_ARGS__)
 struct dgl_perplexity_result {
+    size_t size DGL_SIZED(dgl_perplexity_result);
     double nll;       /* sum of -ln p, nats */
     uint64_t tokens;  /* number of tokens in the sum */
     double ppl;       /* exp(nll / tokens) */
@@ -1822,6 +1930,7 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
 
 /* One tensor of a model file. Strings are borrowed from the file. */
 struct dgl_tensor_info {
+    size_t size DGL_SIZED(dgl_tensor_info);
     const char *name;
     const char *dtype;  /* "f16", "q4_k", ... */
     const char *role;   /* "embedding", "matmul", "norm", ... */
@@ -1835,11 +1944,12 @@ struct dgl_tensor_info {
 struct dgl_model_file;
 
 struct dgl_inspect_params {
+    size_t size DGL_SIZED(dgl_inspect_params);
     const char *path;                /* required: pack, Hugging Face folder, GGUF file */
     const struct dgl_source *source; /* as in dgl_model_params */
     const char *const *override_kv;  /* as in dgl_model_params */
 };
-#define dgl_inspect_params(...) (&(struct dgl_inspect_params){__VA_ARGS__})
+#define dgl_inspect_params(...) DGL_PARAMS(dgl_inspect_params, __VA_ARGS__)
 /* Opens a model and checks everything except the weight bytes. Errors as dgl_model_load(). Slow. */
 enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_params *params,
                             struct dgl_model_file **out);
@@ -1850,13 +1960,14 @@ const struct dgl_model_info *dgl_model_file_info(const struct dgl_model_file *fi
 /* Number of tensors. */
 size_t dgl_model_file_num_tensors(const struct dgl_model_file *file);
 /* Copies tensor `index`, below dgl_model_file_num_tensors(), to *out. */
-void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
-                           struct dgl_tensor_info *out);
+enum dgl_status dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
+                                      struct dgl_tensor_info *out);
 /* The model's tokenizer; NULL when it came without one. Borrowed from the file. */
 const struct dgl_tokenizer *dgl_model_file_tokenizer(const struct dgl_model_file *file);
 
 /* A chat template of a model file. Strings are borrowed from the file. */
 struct dgl_template_info {
+    size_t size DGL_SIZED(dgl_template_info);
     const char *name;   /* "default", "tool_use", ... */
     const char *origin; /* the file or metadata key: "tokenizer_config.json", ... */
 };
@@ -1864,17 +1975,18 @@ struct dgl_template_info {
  * dgl_template_load() then reports the reason. */
 size_t dgl_model_file_num_templates(const struct dgl_model_file *file);
 /* Copies template `index`, below dgl_model_file_num_templates(), to *out. */
-void dgl_model_file_template(const struct dgl_model_file *file, size_t index,
-                             struct dgl_template_info *out);
+enum dgl_status dgl_model_file_template(const struct dgl_model_file *file, size_t index,
+                                        struct dgl_template_info *out);
 
 struct dgl_estimate_params {
+    size_t size DGL_SIZED(dgl_estimate_params);
     int32_t context;          /* tokens; 0 = the model's maximum */
     enum dgl_kv_type kv_type; /* of the cache */
     uint64_t available_bytes; /* memory available on the device; 0 = unknown */
     /* sequences of a batch, each with the whole context, at most 256; 0 = one session */
     int32_t sequences;
 };
-#define dgl_estimate_params(...) (&(struct dgl_estimate_params){__VA_ARGS__})
+#define dgl_estimate_params(...) DGL_PARAMS(dgl_estimate_params, __VA_ARGS__)
 /* Estimates the device memory of the model with a session or a batch, for a desktop GPU with the
  * built-in kernels. On other devices the layouts of weights and the length of passes may differ,
  * which changes weights and scratch by some percent. DGL_ERR_INVALID_ARG: a context beyond the
@@ -1895,6 +2007,7 @@ size_t dgl_model_file_num_skipped(const struct dgl_model_file *file);
 const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t index);
 
 struct dgl_verify_params {
+    size_t size DGL_SIZED(dgl_verify_params);
     const char *path;                /* required */
     const struct dgl_source *source; /* as in dgl_model_params */
     /* folder of the results for DGL_HASH_CHANGED; NULL = XDG cache directory, "" = no folder */
@@ -1902,8 +2015,9 @@ struct dgl_verify_params {
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */
 };
-#define dgl_verify_params(...) (&(struct dgl_verify_params){__VA_ARGS__})
+#define dgl_verify_params(...) DGL_PARAMS(dgl_verify_params, __VA_ARGS__)
 struct dgl_verify_result {
+    size_t size DGL_SIZED(dgl_verify_result);
     uint64_t files; /* files with a matching hash */
     uint64_t bytes; /* their size */
 };
@@ -1916,11 +2030,13 @@ enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_pa
 #define DGL_SMOKE_TOKENS 16
 
 struct dgl_smoke_params {
+    size_t size DGL_SIZED(dgl_smoke_params);
     dgl_progress_cb progress_cb; /* may be NULL; in layers */
     void *progress_priv;         /* first argument of progress_cb */
 };
-#define dgl_smoke_params(...) (&(struct dgl_smoke_params){__VA_ARGS__})
+#define dgl_smoke_params(...) DGL_PARAMS(dgl_smoke_params, __VA_ARGS__)
 struct dgl_smoke_result {
+    size_t size DGL_SIZED(dgl_smoke_result);
     bool passed;
     char fault[1024];                 /* the first failed check, in one line; "" if passed */
     const char *prompt;               /* static; "" for a model without a tokenizer */
@@ -1945,6 +2061,7 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_s
                                  struct dgl_smoke_result *out);
 
 struct dgl_convert_params {
+    size_t size DGL_SIZED(dgl_convert_params);
     const char *in;  /* required: pack, Hugging Face folder, GGUF file */
     const char *out; /* required: the folder or file to create */
     const char *to;  /* rdrr: a pack; gguf: one file; NULL = gguf if `out` ends in .gguf */
@@ -1968,12 +2085,13 @@ struct dgl_convert_params {
     void *progress_priv;            /* first argument of progress_cb */
     const char *const *override_kv; /* as in dgl_model_params */
 };
-#define dgl_convert_params(...) (&(struct dgl_convert_params){__VA_ARGS__})
+#define dgl_convert_params(...) DGL_PARAMS(dgl_convert_params, __VA_ARGS__)
 /* Checks the parameters as far as possible without the model. dgl_convert() also starts with this
  * check. DGL_ERR_INVALID_ARG names the invalid parameter. */
 enum dgl_status dgl_convert_check(const struct dgl_log *log,
                                   const struct dgl_convert_params *params);
 struct dgl_convert_result {
+    size_t size DGL_SIZED(dgl_convert_result);
     uint64_t tensors;
     uint64_t bytes_in;  /* size of the tensors that were read */
     uint64_t bytes_out; /* written */
@@ -1989,6 +2107,7 @@ enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_
 #define DGL_BENCH_NO_WARMUP (-1)
 #define DGL_BENCH_BATCH_MAX 64
 struct dgl_bench_params {
+    size_t size DGL_SIZED(dgl_bench_params);
     int32_t prompt_tokens; /* 0 = 512 */
     int32_t decode_tokens; /* 0 = 128 */
     int32_t depth;         /* tokens in the session before prefill or decode is measured */
@@ -2006,8 +2125,9 @@ struct dgl_bench_params {
     void *progress_priv;         /* first argument of progress_cb */
     int32_t readback_interval;   /* as in dgl_generate_params; must be 0 for a batch */
 };
-#define dgl_bench_params(...) (&(struct dgl_bench_params){__VA_ARGS__})
+#define dgl_bench_params(...) DGL_PARAMS(dgl_bench_params, __VA_ARGS__)
 struct dgl_bench_result {
+    size_t size DGL_SIZED(dgl_bench_result);                                 /* R2 */
     int32_t prompt_tokens, decode_tokens, depth, batch, repetitions, warmup; /* values in use */
     int32_t context;        /* tokens of the session's context */
     int32_t ubatch;         /* prefill tokens per pass */
@@ -2063,6 +2183,7 @@ void dgl_bench_result_finish(struct dgl_bench_result *result);
 /* ---- tuning ---------------------------------------------------------------------------------- */
 
 struct dgl_tune_params {
+    size_t size DGL_SIZED(dgl_tune_params);
     /* tokens in the context while decode is measured; 0 = 512, or as many as the context has room
      * for */
     int32_t depth;
@@ -2075,7 +2196,7 @@ struct dgl_tune_params {
     dgl_progress_cb progress_cb; /* may be NULL; in operations */
     void *progress_priv;         /* first argument of progress_cb */
 };
-#define dgl_tune_params(...) (&(struct dgl_tune_params){__VA_ARGS__})
+#define dgl_tune_params(...) DGL_PARAMS(dgl_tune_params, __VA_ARGS__)
 
 /* One kernel with values of its tunables. */
 struct dgl_tune_candidate {
@@ -2085,6 +2206,9 @@ struct dgl_tune_candidate {
      * the search; 0 = not timed. */
     double us;
     bool verified; /* it was tested against known answers */
+    /* It is the built-in kernel that files replace. It is only compared: files prevail over results
+     * of the tuner. */
+    bool builtin;
     /* reason why it was not timed: wrong results, or it does not compile; "" = it was timed */
     char reason[256];
 };
@@ -2118,6 +2242,7 @@ struct dgl_tune_left {
 };
 /* Result of a tuning. It owns its arrays and texts: dgl_tune_result_finish(). */
 struct dgl_tune_result {
+    size_t size DGL_SIZED(dgl_tune_result);
     /* [num_ops]: operations with several candidates, or with a wrong default */
     struct dgl_tune_op *ops;
     size_t num_ops;

@@ -320,11 +320,18 @@ typedef bool (*kernel_override_cb)(void *priv, const struct kernel_override *ove
 /* Kernels, then libs; false from `cb` ends it. */
 enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct kernel_set *set,
                                      kernel_override_cb cb, void *priv);
-/* Appends a template for a new kernel called `name`: a built-in kernel of `op`, the baseline if
- * there is one. For "matmul/decode/pre=join" it is a kernel of that operation whose WHEN lines
- * contain the words. */
+/* Returns true if the kernel is for a pattern. "matmul/decode/pre=join" needs the operation matmul,
+ * a WHEN line with the word decode, and a WHEN line of `pre` with the word join. If `line` is not
+ * NULL, appends the attributes of these words: "phase=decode,pre=join". */
+bool kernel_is_for(const struct kernel *kernel, const char *op, struct dgl_buf *line);
+/* Returns the built-in kernel for a pattern with variant `baseline`, else the first one, or
+ * NULL. */
+const struct kernel *kernel_template_find(const struct kernel_set *set, const char *op);
+/* Appends a template for a new kernel called `name`: a copy of `from`, or of
+ * kernel_template_find(op) if `from` is NULL. */
 enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,
-                                const char *name, const char *op, struct dgl_buf *out);
+                                const char *name, const char *op, const struct kernel *from,
+                                struct dgl_buf *out);
 
 /* ---- choice: kernel_choose.c, kernel_fit.c, kernel_groups.c ---- */
 

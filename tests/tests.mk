@@ -39,6 +39,7 @@ TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns
 $(BUILD)/tests/test_bar $(BUILD)/tests/test_console: $(TOOL_PARTS)
 $(BUILD)/tests/test_screen: $(BUILD)/obj/tools/cli/screen.o $(TOOL_PARTS)
 $(BUILD)/tests/test_plot: $(BUILD)/obj/tools/bench/plot.o
+$(BUILD)/tests/test_fold: $(BUILD)/obj/tools/cli/fold.o
 
 # The whole command but its main().
 TOOL_ALL = $(filter-out $(BUILD)/obj/tools/cli/main.o,$(TOOL_OBJ))

@@ -4,15 +4,20 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/base/sized.h"
 #include "core/seq/generate.h"
 
 enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl_chat **out)
 {
-    struct dgl_session *session = params ? params->session : NULL;
-    const struct dgl_log *log = session ? session->model->log : NULL;
+    struct dgl_chat_params p;
     if (!out)
-        return dgl_fail_no_out(log, "dgl_chat_create");
+        return DGL_ERR_INVALID_ARG;
     *out = NULL;
+    if (!DGL_TAKE(NULL, dgl_chat_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    struct dgl_session *session = p.session;
+    const struct dgl_log *log = session ? session->model->log : NULL;
+    params = &p;
     if (!session || !params->tmpl)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "a conversation needs a session and a template");
     if (!session->model->tok)
@@ -45,46 +50,65 @@ void dgl_chat_destroy(struct dgl_chat **chat)
 
 enum dgl_status dgl_chat_add(struct dgl_chat *chat, const char *role, const char *text, size_t len)
 {
+    if (!chat || (!text && len))
+        return DGL_ERR_INVALID_ARG;
     return chat_add(chat, role, (struct dgl_str){text, len}, NULL, 0);
 }
 
 enum dgl_status dgl_chat_set_system(struct dgl_chat *chat, const char *text, size_t len)
 {
+    if (!chat)
+        return DGL_ERR_INVALID_ARG;
     return chat_set_system(chat, (struct dgl_str){text, len});
 }
 
 size_t dgl_chat_num_messages(const struct dgl_chat *chat)
 {
+    if (!chat)
+        return 0;
     return chat->messages.count;
 }
 
-void dgl_chat_message(const struct dgl_chat *chat, size_t index, struct dgl_message *out)
+enum dgl_status dgl_chat_message(const struct dgl_chat *chat, size_t index, struct dgl_message *out)
 {
+    struct dgl_message message;
+    if (!chat || !DGL_OPEN(chat->log, dgl_message, out, &message) || index >= chat->messages.count)
+        return DGL_ERR_INVALID_ARG;
     const struct chat_message *m = &chat->messages.items[index];
-    *out = (struct dgl_message){.role = m->role,
-                                .content = m->content,
-                                .content_len = m->content_len,
-                                .ids = m->ids,
-                                .num_ids = m->num_ids};
+    message = (struct dgl_message){.role = m->role,
+                                   .content = m->content,
+                                   .content_len = m->content_len,
+                                   .ids = m->ids,
+                                   .num_ids = m->num_ids};
+    DGL_CLOSE(out, &message);
+    return DGL_OK;
 }
 
 size_t dgl_chat_num_hidden(const struct dgl_chat *chat)
 {
+    if (!chat)
+        return 0;
     return chat->hidden;
 }
 
 void dgl_chat_trim(struct dgl_chat *chat, size_t count)
 {
+    if (!chat)
+        return;
     chat_trim(chat, count);
 }
 
 void dgl_chat_reset(struct dgl_chat *chat)
 {
+    if (!chat)
+        return;
     chat_trim(chat, chat_system(chat) ? 1 : 0);
 }
 
 size_t dgl_chat_undo(struct dgl_chat *chat)
 {
+    if (!chat)
+        return 0;
     size_t last = chat_last_user(chat), count = chat->messages.count;
     if (last == SIZE_MAX)
         return 0;
@@ -94,6 +118,8 @@ size_t dgl_chat_undo(struct dgl_chat *chat)
 
 bool dgl_chat_retry(struct dgl_chat *chat)
 {
+    if (!chat)
+        return false;
     size_t last = chat_last_user(chat);
     if (last == SIZE_MAX)
         return false;
@@ -103,6 +129,8 @@ bool dgl_chat_retry(struct dgl_chat *chat)
 
 bool dgl_chat_is_open(const struct dgl_chat *chat)
 {
+    if (!chat)
+        return false;
     return chat_is_open(chat);
 }
 
@@ -111,20 +139,24 @@ bool dgl_chat_is_open(const struct dgl_chat *chat)
 enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
                                 struct dgl_generate_result *out)
 {
-    struct dgl_generate_params p = params ? *params : (struct dgl_generate_params){0};
+    struct dgl_generate_params p;
+    struct dgl_generate_result result;
     struct gl_saved saved = {0};
     int32_t *ids = NULL;
-    *out = (struct dgl_generate_result){0};
+    if (!chat || !DGL_TAKE(chat->log, dgl_generate_params, params, &p) ||
+        !DGL_OPEN(chat->log, dgl_generate_result, out, &result))
+        return DGL_ERR_INVALID_ARG;
     enum dgl_status status = model_check_head(chat->session->model);
     if (status == DGL_OK)
         status = session_enter(chat->session, &saved);
     if (status != DGL_OK)
         return status;
     TRY(chat_begin_answer(chat, &p, &ids));
-    TRY(session_generate(chat->session, &p, out));
-    TRY(chat_end_answer(chat, out));
+    TRY(session_generate(chat->session, &p, &result));
+    TRY(chat_end_answer(chat, &result));
 done:
     free(ids);
+    DGL_CLOSE(out, &result);
     return session_leave(chat->session, &saved, NULL, status);
 }
 
@@ -132,6 +164,8 @@ done:
 
 enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *len)
 {
+    if (!chat || !json || !len)
+        return DGL_ERR_INVALID_ARG;
     struct dgl_buf out = {0};
     enum dgl_status status = chat_save(chat, &out);
     return dgl_return_text(chat->log, status, "the conversation", &out, json, len);
@@ -139,5 +173,7 @@ enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *
 
 enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const char *json, size_t len)
 {
+    if (!chat || !json)
+        return DGL_ERR_INVALID_ARG;
     return chat_load(chat, name ? name : "messages", (struct dgl_str){json, len});
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "core/base/sized.h"
 #include "core/memory/kernel_records.h"
 #include "core/memory/pool.h"
 
@@ -15,6 +16,11 @@
 const char *dgl_version(void)
 {
     return DGL_VERSION;
+}
+
+int dgl_api_version(void)
+{
+    return DGL_API_VERSION;
 }
 
 static void node_to_info(const struct gl_node *node, struct dgl_device_info *out)
@@ -37,6 +43,8 @@ enum dgl_status dgl_device_iterate(const struct dgl_log *log,
                                    bool (*cb)(void *priv, const struct dgl_device_info *info),
                                    void *priv)
 {
+    if (!cb)
+        return dgl_fail_null(log, __func__);
     struct gl_node *nodes = dgl_new_array(struct gl_node, GL_MAX_NODES);
     int count = 0;
     if (!nodes)
@@ -58,15 +66,18 @@ enum dgl_status dgl_device_iterate(const struct dgl_log *log,
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out)
 {
-    static const struct dgl_device_params defaults;
-    const struct dgl_device_params *p = params ? params : &defaults;
+    struct dgl_device_params all;
+    const struct dgl_device_params *const p = &all;
     if (!out)
         return dgl_fail_no_out(log, "dgl_device_create");
     *out = NULL;
+    if (!DGL_TAKE(log, dgl_device_params, params, &all))
+        return DGL_ERR_INVALID_ARG;
     struct dgl_device *dev = dgl_new(struct dgl_device);
     if (!dev)
         return dgl_fail_memory(log, "device", sizeof(*dev));
-    dev->log = log;
+    device_log_init(dev, log);
+    log = dev->log;
     const uint64_t cpu_ns = p->compile_seconds > 0 ? (uint64_t)p->compile_seconds * 1000000000u : 0;
     enum dgl_status status = gl_device_open(log,
                                             &(struct gl_device_params){
@@ -133,6 +144,7 @@ void dgl_device_destroy(struct dgl_device **dev)
         gl_device_close(&d->gl);
     }
     kernel_records_close(d);
+    pthread_mutex_destroy(&d->error_lock);
     free(d);
 }
 
@@ -141,22 +153,37 @@ const struct dgl_limits_profile *dgl_limits_profile_at(size_t i)
     return gl_limits_at(i);
 }
 
+enum dgl_status dgl_device_error(const struct dgl_device *dev, struct dgl_error *out)
+{
+    if (!dev || !out)
+        return DGL_ERR_INVALID_ARG;
+    device_last_error((struct dgl_device *)dev, out);
+    return DGL_OK;
+}
+
 const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev)
 {
+    if (!dev)
+        return NULL;
     return &dev->info;
 }
 
 const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev)
 {
+    if (!dev)
+        return NULL;
     return &gl_device_caps(dev->gl)->limits;
 }
 
-void dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out)
+enum dgl_status dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out)
 {
+    struct dgl_device_facts f;
+    if (!dev || !DGL_OPEN(dev->log, dgl_device_facts, out, &f))
+        return DGL_ERR_INVALID_ARG;
     const struct gl_caps *caps = gl_device_caps(dev->gl);
     struct gl_memory_now now;
     gl_device_memory_now(dev->gl, dev->held_bytes, &now);
-    *out = (struct dgl_device_facts){
+    f = (struct dgl_device_facts){
         .memory_bytes = now.total_bytes,
         .free_bytes = now.free_bytes,
         .budget_bytes = now.budget_bytes,
@@ -164,24 +191,32 @@ void dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out)
         .compute_units = caps->compute_units,
         .wave_size = caps->wave_size,
     };
-    _Static_assert(sizeof(out->memory_source) == sizeof(now.source), "sources are as long");
-    _Static_assert(sizeof(out->units_source) == sizeof(caps->units_source), "sources are as long");
-    memcpy(out->memory_source, now.source, sizeof(now.source));
-    memcpy(out->units_source, caps->units_source, sizeof(caps->units_source));
+    _Static_assert(sizeof(f.memory_source) == sizeof(now.source), "sources are as long");
+    _Static_assert(sizeof(f.units_source) == sizeof(caps->units_source), "sources are as long");
+    memcpy(f.memory_source, now.source, sizeof(now.source));
+    memcpy(f.units_source, caps->units_source, sizeof(caps->units_source));
+    DGL_CLOSE(out, &f);
+    return DGL_OK;
 }
 
 const char *dgl_device_gl_version(const struct dgl_device *dev)
 {
+    if (!dev)
+        return NULL;
     return gl_device_caps(dev->gl)->version;
 }
 
 bool dgl_device_is_lost(const struct dgl_device *dev)
 {
+    if (!dev)
+        return false;
     return gl_device_is_lost(dev->gl);
 }
 
 bool dgl_device_is_compiling(struct dgl_device *dev)
 {
+    if (!dev)
+        return false;
     struct gl_saved saved;
     if (gl_device_is_lost(dev->gl) || device_enter(dev, &saved) != DGL_OK)
         return false;
@@ -192,16 +227,23 @@ bool dgl_device_is_compiling(struct dgl_device *dev)
 
 const char *dgl_device_cache_dir(const struct dgl_device *dev)
 {
+    if (!dev)
+        return NULL;
     return gl_program_is_kept(dev->gl) ? gl_program_cache_dir(dev->gl) : NULL;
 }
 
 void dgl_device_set_trace(struct dgl_device *dev,
                           void (*cb)(void *priv, const struct dgl_event *event), void *priv)
 {
+    if (!dev)
+        return;
     device_set_trace(dev, cb, priv);
 }
 
-void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out)
+enum dgl_status dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out)
 {
+    if (!dev || !out)
+        return DGL_ERR_INVALID_ARG;
     *out = device_counters(dev);
+    return DGL_OK;
 }

@@ -1,4 +1,5 @@
 /* dgl_model_file_estimate(): the plan of a model without a device. */
+#include "core/base/sized.h"
 #include "core/plan/model_support.h"
 #include "core/plan/plan.h"
 #include "core/seq/batch.h"
@@ -9,15 +10,20 @@ enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
                                         const struct dgl_estimate_params *params,
                                         struct dgl_memory *out)
 {
-    static const struct dgl_estimate_params defaults;
-    const struct dgl_estimate_params *p = params ? params : &defaults;
+    struct dgl_estimate_params all;
+    struct dgl_memory memory;
+    if (!file)
+        return dgl_fail_null(log, __func__);
+    if (!DGL_TAKE(log, dgl_estimate_params, params, &all) ||
+        !DGL_OPEN(log, dgl_memory, out, &memory))
+        return DGL_ERR_INVALID_ARG;
+    const struct dgl_estimate_params *const p = &all;
     const struct model_desc *desc = &file->desc;
     int32_t context = p->context ? p->context : desc->context_max;
     struct plan_device device;
     struct kernel_set *base = NULL, *set = NULL;
     struct model_weights weights = {0};
     struct plan plan = {0};
-    *out = (struct dgl_memory){0};
     if (context < 0 || context > desc->context_max)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "a context of %d tokens was asked for, %s has at most %d", context,
@@ -48,7 +54,8 @@ enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
                                              .sequences = p->sequences ? p->sequences : 1,
                                              .rows = plan_default_rows(&plan),
                                              .groups = true},
-                  p->available_bytes, out);
+                  p->available_bytes, &memory);
+    DGL_CLOSE(out, &memory);
 done:
     plan_finish(&plan);
     weights_finish(&weights);

@@ -1,4 +1,6 @@
-/* dgl_kernels_check(), dgl_kernels_bench(): the judge of kernels for callers. */
+/* dgl_kernels_check(), dgl_kernels_bench(), dgl_kernels_template(): the judge of kernels for
+ * callers. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +8,8 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
+#include "core/base/sized.h"
+#include "core/base/stats.h"
 #include "core/exec/profile.h"
 #include "core/oracle/kernel_check.h"
 #include "core/oracle/kernel_shape.h"
@@ -136,6 +140,10 @@ static bool tell_fault(struct checking *c, const struct kernel_fault *fault)
 enum dgl_status dgl_kernels_check(struct dgl_device *device,
                                   const struct dgl_kernels_check_params *params)
 {
+    struct dgl_kernels_check_params p;
+    if (!device || !DGL_TAKE(device->log, dgl_kernels_check_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    params = &p;
     struct judging j = {
         .dev = device, .progress_cb = params->progress_cb, .progress_priv = params->progress_priv};
     struct checking checking = {.j = &j, .params = params};
@@ -169,12 +177,104 @@ done:
     return status;
 }
 
-/* One request of a kernel: checked, then timed. */
-static enum dgl_status bench_one(struct judging *j, const struct dgl_kernels_bench_params *params,
-                                 const struct kernel *kernel, const char *weight, double copy_gbps)
+/* State of a call that times kernels, for all requests. */
+struct benching {
+    struct judging *j;
+    const struct dgl_kernels_bench_params *params;
+    const struct kernel *kernel, *against; /* `against` may be NULL */
+    double copy_gbps, timer_us;
+};
+
+/* The comparison of two kernels. */
+struct contest {
+    struct kernel_verdict verdict; /* of the other kernel */
+    double us, ratio, spread;
+    uint32_t rounds;
+};
+
+enum { ROUNDS = 5 };
+
+/* Times a kernel without the cost of the timers. */
+static enum dgl_status time_one(struct benching *b, const struct kernel_subject *subject,
+                                const struct kernel_load *load, struct kernel_timing *timing,
+                                struct kernel_verdict *verdict)
 {
+    /* A dispatch may seem shorter than a timer. Its time must stay above 0, which is no time. */
+    const double least = 1e-3;
+    struct kernel_verdict timed = {0};
+    enum dgl_status status = kernel_judge_time(b->j->judge, subject, load, timing, &timed);
+    if (status == DGL_OK && timed.kind != KERNEL_PASSED)
+        *verdict = timed;
+    if (timing->gpu_clock) {
+        timing->us = fmax(timing->us - b->timer_us, least);
+        timing->best_us = fmax(timing->best_us - b->timer_us, least);
+    }
+    return status;
+}
+
+/* Times the other kernel on the request of `shape`, in turn with the first one. Changes `timing` to
+ * the medians of all rounds. */
+static enum dgl_status time_both(struct benching *b, const struct kernel_shape *shape,
+                                 struct kernel_timing *timing, struct kernel_verdict *verdict,
+                                 struct contest *out)
+{
+    struct kernel_case c = shape->c;
+    struct kernel_choice *choice = dgl_new(struct kernel_choice);
+    const struct kernel_subject subject[2] = {
+        {.request = &shape->c.request, .choice = &shape->choice},
+        {.request = &c.request, .choice = choice}};
+    double us[2][ROUNDS], ratios[ROUNDS];
+    char why[192];
+    enum dgl_status status;
+    *out = (struct contest){.verdict.kind = KERNEL_SKIPPED};
+    if (!choice)
+        return dgl_fail_memory(b->j->dev->log, b->against->name, sizeof(*choice));
+    if (!kernel_judge_fit(b->j->judge, b->against, &c, choice, why)) {
+        snprintf(out->verdict.text, sizeof(out->verdict.text), "%s: %s", b->against->name,
+                 why[0] ? why : "it does not serve this request");
+        free(choice);
+        return DGL_OK;
+    }
+    TRY(kernel_judge_use(b->j->judge, &subject[1], &out->verdict));
+    for (int round = 0;
+         round < ROUNDS && out->verdict.kind == KERNEL_PASSED && verdict->kind == KERNEL_PASSED;
+         round++) {
+        for (int turn = 0; turn < 2; turn++) {
+            const int which = (round + turn) % 2; /* each kernel is the first one in turn */
+            struct kernel_timing t;
+            if (!go_on(b->j))
+                TRY(DGL_ERR_CANCELLED);
+            TRY(time_one(b, &subject[which], &shape->load, &t, which ? &out->verdict : verdict));
+            us[which][round] = t.us;
+            if (which == 0 && t.best_us < timing->best_us)
+                timing->best_us = t.best_us;
+        }
+        ratios[round] = us[1][round] / us[0][round];
+        out->rounds++;
+    }
+    if (out->rounds == ROUNDS && out->verdict.kind == KERNEL_PASSED) {
+        dgl_sort_f64(us[0], ROUNDS);
+        dgl_sort_f64(us[1], ROUNDS);
+        dgl_sort_f64(ratios, ROUNDS);
+        timing->us = us[0][ROUNDS / 2];
+        out->us = us[1][ROUNDS / 2];
+        out->ratio = ratios[ROUNDS / 2];
+        out->spread = ratios[ROUNDS - 1] - ratios[0];
+    }
+done:
+    free(choice);
+    return status;
+}
+
+/* One request of a kernel: checked, then timed. */
+static enum dgl_status bench_one(struct benching *b, const char *weight)
+{
+    struct judging *j = b->j;
+    const struct dgl_kernels_bench_params *params = b->params;
+    const struct kernel *kernel = b->kernel;
+    struct contest contest = {.us = 0};
     struct kernel_shape *shape = dgl_new(struct kernel_shape);
-    struct kernel_verdict verdict = {.kind = KERNEL_SKIPPED}, timed = {0};
+    struct kernel_verdict verdict = {.kind = KERNEL_SKIPPED};
     struct kernel_timing timing = {0};
     struct dgl_buf request = {0};
     char why[192];
@@ -190,9 +290,9 @@ static enum dgl_status bench_one(struct judging *j, const struct dgl_kernels_ben
         shape->load.dispatches = params->dispatches;
         status = kernel_judge_use(j->judge, &subject, &verdict);
         if (status == DGL_OK && verdict.kind == KERNEL_PASSED)
-            status = kernel_judge_time(j->judge, &subject, &shape->load, &timing, &timed);
-        if (status == DGL_OK && timed.kind != KERNEL_PASSED)
-            verdict = timed;
+            status = time_one(b, &subject, &shape->load, &timing, &verdict);
+        if (status == DGL_OK && verdict.kind == KERNEL_PASSED && b->against)
+            status = time_both(b, shape, &timing, &verdict, &contest);
     } else if (shape->choice.fault.path) {
         kernel_judge_fault(&verdict, kernel, &shape->choice.fault, why);
     } else {
@@ -202,6 +302,9 @@ static enum dgl_status bench_one(struct judging *j, const struct dgl_kernels_ben
         status = dgl_fail_memory(j->dev->log, kernel->name, request.len);
     if (status == DGL_OK) {
         const struct dgl_kernel_info info = kernel_info(kernel);
+        const struct dgl_kernel_info other =
+            b->against ? kernel_info(b->against) : (struct dgl_kernel_info){0};
+        const struct dgl_kernel_verdict against = verdict_of(&contest.verdict, &other);
         struct dgl_kernel_time time = {.verdict = verdict_of(&verdict, &info),
                                        .request = request.p,
                                        .us = timing.us,
@@ -210,9 +313,15 @@ static enum dgl_status bench_one(struct judging *j, const struct dgl_kernels_ben
                                        .alone_us = timing.alone_us,
                                        .bytes = timing.bytes,
                                        .flops = timing.flops,
-                                       .copy_gbps = copy_gbps};
-        if (timing.us > 0 && copy_gbps > 0)
-            time.copy_share = (double)timing.bytes * 1e-3 / timing.us / copy_gbps;
+                                       .copy_gbps = b->copy_gbps,
+                                       .timer_us = timing.gpu_clock ? b->timer_us : 0,
+                                       .against = b->against ? &against : NULL,
+                                       .against_us = contest.us,
+                                       .ratio = contest.ratio,
+                                       .ratio_spread = contest.spread,
+                                       .rounds = contest.rounds};
+        if (timing.us > 0 && b->copy_gbps > 0)
+            time.copy_share = (double)timing.bytes * 1e-3 / timing.us / b->copy_gbps;
         if (params->cb && !params->cb(params->priv, &time))
             status = DGL_ERR_CANCELLED;
     }
@@ -234,10 +343,23 @@ static const struct kernel *find_kernel(const struct dgl_log *log, const struct 
     return kernel;
 }
 
+static enum dgl_status check_same_op(const struct dgl_log *log, const struct kernel *a,
+                                     const struct kernel *b)
+{
+    return strcmp(a->op, b->op) == 0
+               ? DGL_OK
+               : dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s computes %s, and %s computes %s: only kernels of one operation are "
+                          "compared",
+                          a->name, a->op, b->name, b->op);
+}
+
 enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
                                         const struct dgl_kernels *kernels, const char *name,
                                         const char *shape)
 {
+    if (!kernels)
+        return dgl_fail_null(log, __func__);
     const struct kernel *kernel = find_kernel(log, kernels->set, name);
     return kernel ? kernel_shape_check(log, kernel, shape) : DGL_ERR_INVALID_ARG;
 }
@@ -245,30 +367,97 @@ enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
 enum dgl_status dgl_kernels_bench(struct dgl_device *device,
                                   const struct dgl_kernels_bench_params *params)
 {
+    struct dgl_kernels_bench_params p;
+    if (!device || !DGL_TAKE(device->log, dgl_kernels_bench_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    params = &p;
     struct judging j = {.dev = device,
                         .progress_cb = params->progress_cb,
                         .progress_priv = params->progress_priv,
                         .total = 1};
-    const struct kernel *kernel = NULL;
-    double copy_gbps = 0;
+    struct benching b = {.j = &j, .params = params};
+    uint64_t timer_ns = 0;
     enum dgl_status status;
     TRY(judging_begin(&j, params->kernels, KERNEL_JUDGE_QUICK));
-    kernel = find_kernel(device->log, j.set, params->name);
-    TRY(kernel ? DGL_OK : DGL_ERR_INVALID_ARG);
+    b.kernel = find_kernel(device->log, j.set, params->name);
+    TRY(b.kernel ? DGL_OK : DGL_ERR_INVALID_ARG);
+    if (params->against) {
+        b.against = find_kernel(device->log, j.set, params->against);
+        TRY(b.against ? check_same_op(device->log, b.kernel, b.against) : DGL_ERR_INVALID_ARG);
+    }
     if (!go_on(&j))
         TRY(DGL_ERR_CANCELLED);
-    TRY(profile_copy(device, j.set, &copy_gbps));
+    TRY(profile_copy(device, j.set, &b.copy_gbps));
+    TRY(profile_timer(device, j.set, &timer_ns));
+    b.timer_us = (double)timer_ns * 1e-3;
     const bool given = kernel_shape_has(params->shape, "weight");
     j.total = 0;
-    while (!given && kernel_shape_weight(kernel, (size_t)j.total))
+    while (!given && kernel_shape_weight(b.kernel, (size_t)j.total))
         j.total++;
     j.total += j.total == 0;
     for (; j.done < j.total; j.done++)
-        TRY(bench_one(&j, params, kernel,
-                      j.total > 1 ? kernel_shape_weight(kernel, (size_t)j.done) : NULL, copy_gbps));
+        TRY(bench_one(&b, j.total > 1 ? kernel_shape_weight(b.kernel, (size_t)j.done) : NULL));
     if (!go_on(&j))
         TRY(DGL_ERR_CANCELLED);
 done:
     judging_end(&j);
     return status;
+}
+
+/* ---- templates ------------------------------------------------------------------------------- */
+
+/* Finds the kernel that the device uses for a pattern, on a request of typical size. Sets *out to
+ * NULL if no kernel for the pattern can run here. */
+static enum dgl_status choose_template(struct judging *j, const char *op, const struct kernel **out)
+{
+    const struct plan_device *device = &j->dev->plan;
+    struct kernel_shape *shape = dgl_new(struct kernel_shape);
+    struct kernel_choice *choice = dgl_new(struct kernel_choice);
+    enum dgl_status status = DGL_OK;
+    *out = NULL;
+    if (!shape || !choice)
+        TRY(dgl_fail_memory(j->dev->log, "a choice of kernels", sizeof(*shape)));
+    for (size_t i = 0; i <= kernel_set_count(j->set) && !*out; i++) {
+        /* the default template decides which request is tried first */
+        const struct kernel *kernel =
+            i ? kernel_set_at(j->set, i - 1) : kernel_template_find(j->set, op);
+        struct dgl_buf words = {0};
+        char why[192];
+        bool fits = false;
+        if (kernel && kernel->source == 0 && kernel_is_for(kernel, op, &words) && !words.failed &&
+            kernel_shape_check(NULL, kernel, words.p) == DGL_OK)
+            status = kernel_shape_fit(j->judge, kernel, words.p, NULL, shape, &fits, why);
+        dgl_buf_finish(&words);
+        if (status == DGL_OK && fits &&
+            kernel_choose(NULL, j->set, &shape->c.request, device->properties,
+                          device->num_properties, choice) == DGL_OK &&
+            kernel_is_for(choice->kernel, op, NULL))
+            *out = choice->kernel;
+        TRY(status);
+    }
+done:
+    free(shape);
+    free(choice);
+    return status;
+}
+
+enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
+                                     struct dgl_device *device, const char *name, const char *op,
+                                     char **text, size_t *len)
+{
+    struct judging j = {.dev = device};
+    const struct kernel *from = NULL;
+    struct dgl_buf out = {0};
+    enum dgl_status status = DGL_OK;
+    if (!kernels || !name || !op || !text || !len)
+        return dgl_fail_null(log, __func__);
+    if (device) {
+        status = judging_begin(&j, kernels, KERNEL_JUDGE_QUICK);
+        if (status == DGL_OK)
+            status = choose_template(&j, op, &from);
+        judging_end(&j);
+    }
+    if (status == DGL_OK)
+        status = kernel_template(log, kernels->set, name, op, from, &out);
+    return dgl_return_text(log, status, "kernel", &out, text, len);
 }

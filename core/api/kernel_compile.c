@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "core/base/sized.h"
 #include "core/memory/kernel_records.h"
 #include "core/seq/session.h"
 #include "core/model/text_list.h"
@@ -129,8 +130,12 @@ static enum dgl_status add_persistent(struct text_list *list, struct dgl_model *
 }
 
 enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
-                                    const struct dgl_kernels_compile_params *p)
+                                    const struct dgl_kernels_compile_params *params)
 {
+    struct dgl_kernels_compile_params all;
+    if (!dev || !DGL_TAKE(dev->log, dgl_kernels_compile_params, params, &all))
+        return DGL_ERR_INVALID_ARG;
+    const struct dgl_kernels_compile_params *const p = &all;
     struct text_list list = {0};
     struct gl_saved saved;
     const struct plan_device plan = dev->plan;

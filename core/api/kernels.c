@@ -4,6 +4,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/base/sized.h"
 #include "core/memory/device.h"
 #include "core/plan/plan.h"
 #include "loader/model/model_path.h"
@@ -51,11 +52,15 @@ enum dgl_status dgl_kernels_create(const struct dgl_log *log,
     if (!out)
         return dgl_fail_no_out(log, "dgl_kernels_create");
     *out = NULL;
+    struct dgl_kernels_params p;
+    if (!DGL_TAKE(log, dgl_kernels_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    params = &p;
     struct dgl_kernels *k = dgl_new(struct dgl_kernels);
     if (!k)
         return dgl_fail_memory(log, "kernel set", sizeof(*k));
-    k->unchecked = params && params->unchecked;
-    k->pack = params && params->pack;
+    k->unchecked = params->unchecked;
+    k->pack = params->pack;
     enum dgl_status status =
         k->pack ? create_with_pack(log, params, &k->set) : kernel_set_create(log, params, &k->set);
     if (status == DGL_OK)
@@ -67,6 +72,8 @@ enum dgl_status dgl_kernels_create(const struct dgl_log *log,
 
 enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *hints)
 {
+    if (!hints)
+        return dgl_fail_null(log, __func__);
     return kernel_hints_check(log, KERNEL_HINTS_ORIGIN, hints);
 }
 
@@ -83,6 +90,8 @@ void dgl_kernels_destroy(struct dgl_kernels **kernels)
 void dgl_kernels_iterate(const struct dgl_kernels *kernels,
                          bool (*cb)(void *priv, const struct dgl_kernel_info *info), void *priv)
 {
+    if (!kernels || !cb)
+        return;
     for (size_t i = 0; i < kernel_set_count(kernels->set); i++) {
         struct dgl_kernel_info info = kernel_info(kernel_set_at(kernels->set, i));
         if (!cb(priv, &info))
@@ -92,7 +101,7 @@ void dgl_kernels_iterate(const struct dgl_kernels *kernels,
 
 const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *name, size_t *len)
 {
-    const struct kernel *kernel = kernel_set_find(kernels->set, name);
+    const struct kernel *kernel = kernels && name ? kernel_set_find(kernels->set, name) : NULL;
     if (len)
         *len = kernel ? kernel->text_len : 0;
     return kernel ? kernel->text : NULL;
@@ -123,14 +132,8 @@ enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dg
                                                  const struct dgl_kernel_override *override),
                                       void *priv)
 {
+    if (!kernels || !cb)
+        return dgl_fail_null(log, __func__);
     struct overrides to = {cb, priv};
     return kernel_set_overrides(log, kernels->set, pass_override, &to);
-}
-
-enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
-                                     const char *name, const char *op, char **text, size_t *len)
-{
-    struct dgl_buf out = {0};
-    enum dgl_status status = kernel_template(log, kernels->set, name, op, &out);
-    return dgl_return_text(log, status, "kernel", &out, text, len);
 }

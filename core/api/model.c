@@ -6,24 +6,27 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/base/sized.h"
 #include "core/seq/sampling.h"
 #include "kernels/step.h"
 
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
                                struct dgl_model **out)
 {
-    static const struct dgl_model_params defaults;
+    struct dgl_model_params p;
     struct gl_saved saved = {0};
     if (!out)
-        return dgl_fail_no_out(dev->log, "dgl_model_load");
+        return dgl_fail_no_out(dev ? dev->log : NULL, "dgl_model_load");
     *out = NULL;
+    if (!dev || !DGL_TAKE(dev->log, dgl_model_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
     enum dgl_status status = device_enter(dev, &saved);
     if (status != DGL_OK)
         return status;
     struct dgl_model *m = dgl_new(struct dgl_model);
     if (!m)
         TRY(dgl_fail_memory(dev->log, "model", sizeof(*m)));
-    status = model_load(m, dev, params ? params : &defaults);
+    status = model_load(m, dev, &p);
     if (status == DGL_OK)
         *out = m;
     else
@@ -50,22 +53,31 @@ void dgl_model_destroy(struct dgl_model **model)
 
 const struct dgl_model_info *dgl_model_get_info(const struct dgl_model *model)
 {
+    if (!model)
+        return NULL;
     return &model->info;
 }
 
 const struct dgl_tokenizer *dgl_model_tokenizer(const struct dgl_model *model)
 {
+    if (!model)
+        return NULL;
     return model->tok;
 }
 
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len)
 {
-    *len = model->file->generation_config_len;
+    if (len)
+        *len = model ? model->file->generation_config_len : 0;
+    if (!model)
+        return NULL;
     return model->file->generation_config_json;
 }
 
 enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling)
 {
+    if (!model || !sampling)
+        return DGL_ERR_INVALID_ARG;
     const struct dgl_log *log = model->log;
     const struct dgl_model_file *file = model->file;
     if (!file->generation_config_json)
@@ -83,6 +95,8 @@ enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sam
 
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels)
 {
+    if (!model)
+        return DGL_ERR_INVALID_ARG;
     struct gl_saved saved = {0};
     enum dgl_status status = model_enter(model, &saved);
     if (status == DGL_OK) {
@@ -95,6 +109,8 @@ enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_
 enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
                                           const struct dgl_kernels *kernels, bool *ready)
 {
+    if (!model || !ready)
+        return DGL_ERR_INVALID_ARG;
     struct gl_saved saved = {0};
     *ready = false;
     enum dgl_status status = model_enter(model, &saved);
@@ -107,18 +123,27 @@ enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
 
 enum dgl_status dgl_model_rebuild(struct dgl_model *model, const struct dgl_rebuild_params *params)
 {
-    static const struct dgl_rebuild_params defaults;
-    return model_rebuild(model, params ? params : &defaults);
+    struct dgl_rebuild_params p;
+    if (!model || !DGL_TAKE(model->log, dgl_rebuild_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    return model_rebuild(model, &p);
 }
 
-void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out)
+enum dgl_status dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out)
 {
-    engine_executor(model->shard->engine, out);
+    struct dgl_executor_info info;
+    if (!model || !DGL_OPEN(model->log, dgl_executor_info, out, &info))
+        return DGL_ERR_INVALID_ARG;
+    engine_executor(model->shard->engine, &info);
+    DGL_CLOSE(out, &info);
+    return DGL_OK;
 }
 
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv)
 {
+    if (!model || !cb)
+        return;
     plan_iterate(&model->shard->engine->plan, cb, priv);
 }
 
@@ -126,6 +151,8 @@ enum dgl_status dgl_model_plan_batch(struct dgl_model *model, int32_t sequences,
                                      bool (*cb)(void *priv, const struct dgl_plan_step *step),
                                      void *priv)
 {
+    if (!model || !cb)
+        return DGL_ERR_INVALID_ARG;
     const struct dgl_log *log = model->log;
     struct plan *plan = &model->shard->engine->plan;
     if (sequences < 1 || sequences > DGL_STEP_SEQS)
@@ -171,6 +198,8 @@ void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_
                            bool (*cb)(void *priv, const struct dgl_plan_alternative *alternative),
                            void *priv)
 {
+    if (!model || !use || !cb)
+        return;
     const struct kernel_use *u = (const struct kernel_use *)use;
     const struct plan_device *device = &model->shard->dev->plan;
     struct alternatives to = {cb, priv};
@@ -181,6 +210,8 @@ void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_
 void dgl_plan_tunables(const struct dgl_plan_use *use,
                        bool (*cb)(void *priv, const struct dgl_plan_tunable *tunable), void *priv)
 {
+    if (!use || !cb)
+        return;
     const struct kernel_choice *choice = &((const struct kernel_use *)use)->choice;
     for (uint32_t i = 0; i < choice->num_tunes; i++) {
         const struct kernel_var *var = &choice->vars[choice->num_consts + i];
@@ -195,6 +226,8 @@ void dgl_plan_tunables(const struct dgl_plan_use *use,
 enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_plan_use *use,
                                 char **text, size_t *len)
 {
+    if (!model || !use || !text || !len)
+        return DGL_ERR_INVALID_ARG;
     const struct dgl_log *log = model->log;
     struct dgl_buf out = {0};
     enum dgl_status status = kernel_generate(log, &((const struct kernel_use *)use)->choice, &out);

@@ -5,6 +5,7 @@
 
 #include "core/base/cache_dir.h"
 #include "core/base/log.h"
+#include "core/base/sized.h"
 #include "loader/gguf/gguf_override.h"
 #include "loader/model/model_list.h"
 #include "loader/model/model_path.h"
@@ -33,7 +34,12 @@ enum dgl_status dgl_models_iterate(const struct dgl_log *log,
                                    bool (*cb)(void *priv, const struct dgl_model_entry *entry),
                                    void *priv)
 {
-    return model_list(log, params, cb, priv);
+    struct dgl_models_params p;
+    if (!cb)
+        return dgl_fail_null(log, __func__);
+    if (!DGL_TAKE(log, dgl_models_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    return model_list(log, &p, cb, priv);
 }
 
 /* Everything that can be checked without a device. The file keeps its tokenizer. */
@@ -55,7 +61,11 @@ enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_
     if (!out)
         return dgl_fail_no_out(log, "dgl_inspect");
     *out = NULL;
-    if (!params || !params->path || !params->path[0])
+    struct dgl_inspect_params p;
+    if (!DGL_TAKE(log, dgl_inspect_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    params = &p;
+    if (!params->path || !params->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     enum dgl_status status = open_checked(
         log,
@@ -79,19 +89,27 @@ void dgl_model_file_destroy(struct dgl_model_file **file)
 
 const struct dgl_model_info *dgl_model_file_info(const struct dgl_model_file *file)
 {
+    if (!file)
+        return NULL;
     return &file->info;
 }
 
 size_t dgl_model_file_num_tensors(const struct dgl_model_file *file)
 {
+    if (!file)
+        return 0;
     return tensor_source_count(file->tensors);
 }
 
-void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
-                           struct dgl_tensor_info *out)
+enum dgl_status dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
+                                      struct dgl_tensor_info *out)
 {
+    struct dgl_tensor_info info;
+    if (!DGL_OPEN(NULL, dgl_tensor_info, out, &info) || !file ||
+        index >= tensor_source_count(file->tensors))
+        return DGL_ERR_INVALID_ARG;
     const struct tensor_info *t = tensor_source_at(file->tensors, index);
-    *out = (struct dgl_tensor_info){
+    info = (struct dgl_tensor_info){
         .name = t->name,
         .dtype = dgl_dtype_get(t->dtype)->name,
         .role = t->role,
@@ -100,39 +118,55 @@ void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
         .bytes = t->bytes,
     };
     for (uint32_t i = 0; i < t->rank; i++)
-        out->shape[i] = t->shape[i];
+        info.shape[i] = t->shape[i];
+    DGL_CLOSE(out, &info);
+    return DGL_OK;
 }
 
 const struct dgl_tokenizer *dgl_model_file_tokenizer(const struct dgl_model_file *file)
 {
+    if (!file)
+        return NULL;
     return file->tok;
 }
 
 size_t dgl_model_file_num_templates(const struct dgl_model_file *file)
 {
+    if (!file)
+        return 0;
     return file->chat.count;
 }
 
-void dgl_model_file_template(const struct dgl_model_file *file, size_t index,
-                             struct dgl_template_info *out)
+enum dgl_status dgl_model_file_template(const struct dgl_model_file *file, size_t index,
+                                        struct dgl_template_info *out)
 {
-    const struct chat_source_template *t = &file->chat.templates[index];
-    *out = (struct dgl_template_info){t->name.p, t->origin.p};
+    struct dgl_template_info info;
+    if (!DGL_OPEN(NULL, dgl_template_info, out, &info) || !file || index >= file->chat.count)
+        return DGL_ERR_INVALID_ARG;
+    info.name = file->chat.templates[index].name.p;
+    info.origin = file->chat.templates[index].origin.p;
+    DGL_CLOSE(out, &info);
+    return DGL_OK;
 }
 
 const char *dgl_model_file_config(const struct dgl_model_file *file, size_t *len)
 {
-    *len = file->config_len;
-    return file->config;
+    if (len)
+        *len = file ? file->config_len : 0;
+    return file ? file->config : NULL;
 }
 
 size_t dgl_model_file_num_skipped(const struct dgl_model_file *file)
 {
+    if (!file)
+        return 0;
     return file->skipped.count;
 }
 
 const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t index)
 {
+    if (!file || index >= file->skipped.count)
+        return NULL;
     return file->skipped.lines[index];
 }
 
@@ -153,11 +187,14 @@ static enum dgl_status check_has_hashes(const struct dgl_log *log, const struct 
 enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
                            struct dgl_verify_result *out)
 {
-    static const struct dgl_verify_params defaults;
-    *out = (struct dgl_verify_result){0};
+    struct dgl_verify_params p;
+    struct dgl_verify_result result;
+    if (!DGL_TAKE(log, dgl_verify_params, params, &p) ||
+        !DGL_OPEN(log, dgl_verify_result, out, &result))
+        return DGL_ERR_INVALID_ARG;
     char *path = NULL, *name = NULL;
     struct dgl_model_file *file = NULL;
-    params = params ? params : &defaults;
+    params = &p;
     const struct dgl_source *source = NULL;
     char *cache =
         params->cache_dir && !params->cache_dir[0] ? NULL : dgl_cache_path(params->cache_dir);
@@ -174,7 +211,7 @@ enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_pa
                                                           .source = source,
                                                           .verify = true,
                                                           .hash_cache = cache,
-                                                          .verified = out,
+                                                          .verified = &result,
                                                           .progress_cb = params->progress_cb,
                                                           .progress_priv = params->progress_priv},
                               &file);
@@ -182,5 +219,6 @@ enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_pa
     free(cache);
     free(path);
     free(name);
+    DGL_CLOSE(out, &result);
     return status;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "core/base/sized.h"
 #include "core/memory/kernel_records.h"
 #include "core/plan/plan.h"
 #include "core/model/trust.h"
@@ -21,14 +22,16 @@ static bool go_on(void *priv)
 
 enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftest_params *params)
 {
-    static const struct dgl_selftest_params defaults;
+    struct dgl_selftest_params p;
     static const enum dgl_verdict kinds[] = {[KERNEL_PASSED] = DGL_VERDICT_PASSED,
                                              [KERNEL_WRONG] = DGL_VERDICT_FAILED,
                                              [KERNEL_SKIPPED] = DGL_VERDICT_SKIPPED};
-    struct selftest t = {.p = params ? params : &defaults};
+    struct selftest t = {.p = &p};
     struct kernel_set *set = NULL;
     struct kernel_judge *judge = NULL;
     struct gl_saved saved = {0};
+    if (!device || !DGL_TAKE(device->log, dgl_selftest_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
     enum dgl_status status = kernel_set_create(device->log, NULL, &set);
     if (status == DGL_OK)
         status = device_enter(device, &saved);

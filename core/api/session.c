@@ -4,39 +4,54 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/base/sized.h"
 #include "core/measure/measure.h"
 #include "core/seq/generate.h"
 #include "core/seq/score.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-void dgl_session_estimate(const struct dgl_model *model, const struct dgl_session_params *params,
-                          struct dgl_memory *out)
+enum dgl_status dgl_session_estimate(const struct dgl_model *model,
+                                     const struct dgl_session_params *params,
+                                     struct dgl_memory *out)
 {
-    int32_t context = params && params->context ? params->context : model->info.context;
-    int32_t ubatch =
-        params && params->chunk ? params->chunk : plan_default_rows(&model->shard->engine->plan);
-    shard_estimate(model->shard, context, ubatch, out);
+    struct dgl_session_params p;
+    struct dgl_memory memory;
+    const struct dgl_log *log = model ? model->log : NULL;
+    if (!model || !DGL_TAKE(log, dgl_session_params, params, &p) ||
+        !DGL_OPEN(log, dgl_memory, out, &memory))
+        return DGL_ERR_INVALID_ARG;
+    int32_t context = p.context ? p.context : model->info.context;
+    int32_t ubatch = p.chunk ? p.chunk : plan_default_rows(&model->shard->engine->plan);
+    shard_estimate(model->shard, context, ubatch, &memory);
+    DGL_CLOSE(out, &memory);
+    return DGL_OK;
 }
 
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
                                    struct dgl_session **out)
 {
+    struct dgl_session_params p;
+    const struct dgl_log *log = model ? model->log : NULL;
     if (!out)
-        return dgl_fail_no_out(model->log, "dgl_session_create");
+        return dgl_fail_no_out(log, "dgl_session_create");
     *out = NULL;
-    return session_create(model, params ? params : &(struct dgl_session_params){0}, NULL, out);
+    if (!model || !DGL_TAKE(log, dgl_session_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    return session_create(model, &p, NULL, out);
 }
 
 enum dgl_status dgl_session_clone(struct dgl_session *session,
                                   const struct dgl_session_params *params, struct dgl_session **out)
 {
-    struct dgl_model *m = session->model;
-    struct dgl_session_params p = params ? *params : (struct dgl_session_params){0};
+    struct dgl_model *m = session ? session->model : NULL;
+    struct dgl_session_params p;
     struct gl_saved saved = {0};
     if (!out)
-        return dgl_fail_no_out(m->log, "dgl_session_clone");
+        return dgl_fail_no_out(m ? m->log : NULL, "dgl_session_clone");
     *out = NULL;
+    if (!session || !DGL_TAKE(m->log, dgl_session_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
     p.context = p.context ? p.context : session->seq.context;
     if (!params) {
         p.chunk = session->auto_ubatch ? 0 : session->state.ubatch;
@@ -78,45 +93,64 @@ void dgl_session_destroy(struct dgl_session **session)
 
 void dgl_session_cancel(struct dgl_session *session)
 {
-    runner_cancel(&session->state.runner);
+    if (session)
+        runner_cancel(&session->state.runner);
+}
+
+void dgl_session_set_cancelled(struct dgl_session *session, bool cancelled)
+{
+    if (session)
+        runner_refuse(&session->state.runner, cancelled);
 }
 
 int32_t dgl_session_len(const struct dgl_session *session)
 {
+    if (!session)
+        return 0;
     return session->seq.len;
 }
 
-void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out)
+enum dgl_status dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out)
 {
+    struct dgl_pass_info info;
+    if (!session || !DGL_OPEN(session->model->log, dgl_pass_info, out, &info))
+        return DGL_ERR_INVALID_ARG;
     const struct dgl_model *m = session->model;
     const struct pace *pace = &m->shard->pace;
-    *out = (struct dgl_pass_info){.most = session->state.ubatch,
+    info = (struct dgl_pass_info){.most = session->state.ubatch,
                                   .tokens = session->state.ubatch,
                                   .timed_tokens = pace->layer.tokens,
                                   .layer_ns = pace->layer.ns,
                                   .head_ns = pace->head_ns};
     if (session->auto_ubatch)
-        out->tokens = pace_tokens(pace, &m->shard->engine->plan, session->state.ubatch,
+        info.tokens = pace_tokens(pace, &m->shard->engine->plan, session->state.ubatch,
                                   session->seq.len, false);
+    DGL_CLOSE(out, &info);
+    return DGL_OK;
 }
 
 void dgl_session_trim(struct dgl_session *session, int32_t len)
 {
+    if (!session)
+        return;
     sequence_trim(&session->seq, len);
 }
 
 const int32_t *dgl_session_ids(const struct dgl_session *session)
 {
+    if (!session)
+        return NULL;
     return session->seq.ids;
 }
 
-/* Enters the session, and returns the status of `call` in it. If the call is cancelled, `what` is
- * its name in the message. */
-#define RETURN_CALL(session, what, call)                                                           \
+/* Enters the session, and sets `status` to that of `call` in it. If the call is cancelled, `what`
+ * is its name in the message. */
+#define DO_CALL(session, what, call)                                                               \
     do {                                                                                           \
         struct gl_saved saved = {0};                                                               \
-        const enum dgl_status entered = session_enter(session, &saved);                            \
-        return entered == DGL_OK ? session_leave(session, &saved, what, call) : entered;           \
+        status = session_enter(session, &saved);                                                   \
+        if (status == DGL_OK)                                                                      \
+            status = session_leave(session, &saved, what, call);                                   \
     } while (0)
 
 /* Returns from the function if the session's model has no logits. */
@@ -132,8 +166,12 @@ const int32_t *dgl_session_ids(const struct dgl_session *session)
 enum dgl_status dgl_session_save(struct dgl_session *session,
                                  const struct dgl_session_save_params *params)
 {
-    RETURN_CALL(session, "saving the session",
-                session_save(session, params ? params : &(struct dgl_session_save_params){0}));
+    struct dgl_session_save_params p;
+    enum dgl_status status;
+    if (!session || !DGL_TAKE(session->model->log, dgl_session_save_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    DO_CALL(session, "saving the session", session_save(session, &p));
+    return status;
 }
 
 enum dgl_status dgl_session_load(struct dgl_session *session,
@@ -144,9 +182,12 @@ enum dgl_status dgl_session_load(struct dgl_session *session,
         *data = NULL;
     if (data_len)
         *data_len = 0;
-    RETURN_CALL(session, "loading the session",
-                session_load(session, params ? params : &(struct dgl_session_load_params){0}, data,
-                             data_len));
+    struct dgl_session_load_params p;
+    enum dgl_status status;
+    if (!session || !DGL_TAKE(session->model->log, dgl_session_load_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    DO_CALL(session, "loading the session", session_load(session, &p, data, data_len));
+    return status;
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
@@ -154,6 +195,8 @@ enum dgl_status dgl_session_load(struct dgl_session *session,
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,
                                  size_t *reused)
 {
+    if (!session || (!ids && count))
+        return DGL_ERR_INVALID_ARG;
     struct gl_saved saved = {0};
     enum dgl_status status = session_enter(session, &saved);
     if (status != DGL_OK)
@@ -169,47 +212,67 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows)
 {
+    if (!logits || !rows)
+        return DGL_ERR_INVALID_ARG;
     *logits = NULL;
     *rows = 0;
+    struct dgl_logits_params p;
+    enum dgl_status status;
+    if (!session || !DGL_TAKE(session->model->log, dgl_logits_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
     NEED_HEAD(session);
-    RETURN_CALL(
-        session, "evaluation",
-        session_logits(session, params ? params : &(struct dgl_logits_params){0}, logits, rows));
+    DO_CALL(session, "evaluation", session_logits(session, &p, logits, rows));
+    return status;
 }
 
 enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
                                  float *logits, float *hidden)
 {
+    struct dgl_eval_params p;
+    enum dgl_status status;
+    if (!session || !DGL_TAKE(session->model->log, dgl_eval_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
     if (logits)
         NEED_HEAD(session);
-    RETURN_CALL(
-        session, "evaluation",
-        session_append(session, params ? params : &(struct dgl_eval_params){0}, logits, hidden));
+    DO_CALL(session, "evaluation", session_append(session, &p, logits, hidden));
+    return status;
 }
 
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
                           float **embeddings, size_t *rows)
 {
+    if (!embeddings || !rows)
+        return DGL_ERR_INVALID_ARG;
     *embeddings = NULL;
     *rows = 0;
-    RETURN_CALL(
-        session, "embedding",
-        session_embed(session, params ? params : &(struct dgl_embed_params){0}, embeddings, rows));
+    struct dgl_embed_params p;
+    enum dgl_status status;
+    if (!session || !DGL_TAKE(session->model->log, dgl_embed_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    DO_CALL(session, "embedding", session_embed(session, &p, embeddings, rows));
+    return status;
 }
 
 enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out)
 {
-    *out = (struct dgl_perplexity_result){0};
+    struct dgl_perplexity_params p;
+    struct dgl_perplexity_result result;
+    enum dgl_status status;
+    if (!session || !DGL_TAKE(session->model->log, dgl_perplexity_params, params, &p) ||
+        !DGL_OPEN(session->model->log, dgl_perplexity_result, out, &result))
+        return DGL_ERR_INVALID_ARG;
     NEED_HEAD(session);
-    RETURN_CALL(
-        session, "perplexity",
-        session_perplexity(session, params ? params : &(struct dgl_perplexity_params){0}, out));
+    DO_CALL(session, "perplexity", session_perplexity(session, &p, &result));
+    DGL_CLOSE(out, &result);
+    return status;
 }
 
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling)
 {
+    if (!sampling)
+        return dgl_fail_null(log, __func__);
     return sampling_check(log, sampling);
 }
 
@@ -225,35 +288,46 @@ const char *dgl_finish_str(enum dgl_finish finish)
 
 void dgl_generate_result_finish(struct dgl_generate_result *result)
 {
+    if (!result)
+        return;
     generate_result_finish(result);
 }
 
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
                              struct dgl_generate_result *out)
 {
-    *out = (struct dgl_generate_result){0};
+    struct dgl_generate_params p;
+    struct dgl_generate_result result;
+    enum dgl_status status;
+    if (!session || !DGL_TAKE(session->model->log, dgl_generate_params, params, &p) ||
+        !DGL_OPEN(session->model->log, dgl_generate_result, out, &result))
+        return DGL_ERR_INVALID_ARG;
     NEED_HEAD(session);
-    RETURN_CALL(session, NULL,
-                session_generate(session, params ? params : &(struct dgl_generate_params){0}, out));
+    DO_CALL(session, NULL, session_generate(session, &p, &result));
+    DGL_CLOSE(out, &result);
+    return status;
 }
 
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,
                           struct dgl_bench_result *out)
 {
-    static const struct dgl_bench_params defaults;
-    struct gl_saved saved = {0};
-    *out = (struct dgl_bench_result){0};
-    enum dgl_status status = session_enter(session, &saved);
+    struct dgl_bench_params p;
+    struct dgl_bench_result result;
+    enum dgl_status status;
+    if (!session || !DGL_TAKE(session->model->log, dgl_bench_params, params, &p) ||
+        !DGL_OPEN(session->model->log, dgl_bench_result, out, &result))
+        return DGL_ERR_INVALID_ARG;
+    DO_CALL(session, "bench", session_bench(session, &p, &result));
     if (status != DGL_OK)
-        return status;
-    status = session_bench(session, params ? params : &defaults, out);
-    if (status != DGL_OK)
-        dgl_bench_result_finish(out);
-    return session_leave(session, &saved, "bench", status);
+        dgl_bench_result_finish(&result);
+    DGL_CLOSE(out, &result);
+    return status;
 }
 
 void dgl_bench_result_finish(struct dgl_bench_result *result)
 {
+    if (!result)
+        return;
     profile_sums_finish(&result->profile);
     free(result->decode_latency_ms);
     free(result->submit_ms);

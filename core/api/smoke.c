@@ -1,15 +1,22 @@
 /* dgl_verify_smoke(). */
 #include "core/measure/measure.h"
 
+#include "core/base/sized.h"
+
 enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_smoke_params *params,
                                  struct dgl_smoke_result *out)
 {
-    static const struct dgl_smoke_params defaults;
+    struct dgl_smoke_params p;
+    struct dgl_smoke_result result;
     struct gl_saved saved = {0};
-    *out = (struct dgl_smoke_result){.prompt = ""};
+    if (!session || !DGL_TAKE(session->model->log, dgl_smoke_params, params, &p) ||
+        !DGL_OPEN(session->model->log, dgl_smoke_result, out, &result))
+        return DGL_ERR_INVALID_ARG;
+    result.prompt = "";
     enum dgl_status status = session_enter(session, &saved);
     if (status == DGL_OK)
-        status = session_leave(session, &saved, "the smoke test",
-                               session_smoke(session, params ? params : &defaults, out));
+        status =
+            session_leave(session, &saved, "the smoke test", session_smoke(session, &p, &result));
+    DGL_CLOSE(out, &result);
     return status;
 }

@@ -1,6 +1,7 @@
 /* The chat templates of core/dopplergl.h. */
 #include <stdlib.h>
 
+#include "core/base/sized.h"
 #include "loader/chat/chat_ids.h"
 #include "loader/chat/chat_template.h"
 #include "core/base/mem.h"
@@ -13,7 +14,11 @@ enum dgl_status dgl_template_load(const struct dgl_log *log,
     if (!out)
         return dgl_fail_no_out(log, "dgl_template_load");
     *out = NULL;
-    if (!params || !params->path)
+    struct dgl_template_params p;
+    if (!DGL_TAKE(log, dgl_template_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    params = &p;
+    if (!params->path)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "chat template: path is NULL, wanted a model");
     chat_source_init(&source);
     enum dgl_status status =
@@ -34,7 +39,12 @@ enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template 
                            const struct dgl_render_params *params, char **text, size_t *len)
 {
     struct dgl_buf out = {0};
-    enum dgl_status status = chat_template_render(log, tmpl, params, &out, NULL);
+    struct dgl_render_params p;
+    if (!tmpl || !text || !len)
+        return dgl_fail_null(log, __func__);
+    if (!DGL_TAKE(log, dgl_render_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    enum dgl_status status = chat_template_render(log, tmpl, &p, &out, NULL);
     return dgl_return_text(log, status, "rendered text", &out, text, len);
 }
 
@@ -44,17 +54,24 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
 {
     struct dgl_buf text = {0}, taint = {0};
     struct token_ids out = {0};
+    struct dgl_render_params p;
+    if (!ids || !count)
+        return dgl_fail_null(log, __func__);
     *ids = NULL;
     *count = 0;
+    if (!tmpl || !tok)
+        return dgl_fail_null(log, __func__);
+    if (!DGL_TAKE(log, dgl_render_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
     enum dgl_status status;
-    TRY(chat_template_render(log, tmpl, params, &text, &taint));
+    TRY(chat_template_render(log, tmpl, &p, &text, &taint));
     /* An empty result is an array too. */
     if (!(out.ids = dgl_malloc(sizeof(int32_t))))
         TRY(dgl_fail_memory(log, "ids", sizeof(int32_t)));
     out.cap = 1;
     const struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
-    TRY(chat_ids_encode(log, tok, chat_template_markup(tmpl), rendered, params->answers,
-                        params->num_answers, &out));
+    TRY(chat_ids_encode(log, tok, chat_template_markup(tmpl), rendered, p.answers, p.num_answers,
+                        &out));
     *ids = out.ids;
     *count = out.count;
 done:

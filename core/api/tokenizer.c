@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/sized.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/gguf/gguf_override.h"
 #include "loader/model/model_file.h"
@@ -52,8 +53,12 @@ enum dgl_status dgl_tokenizer_open(const struct dgl_log *log,
 {
     if (!out)
         return dgl_fail_no_out(log, "dgl_tokenizer_open");
+    struct dgl_tokenizer_params p;
     *out = NULL;
-    if (!params || !params->path)
+    if (!DGL_TAKE(log, dgl_tokenizer_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    params = &p;
+    if (!params->path)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "tokenizer: path is NULL, wanted a model or file");
     const char *path = params->path;
@@ -102,12 +107,18 @@ enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer
     struct dgl_named_log named;
     struct encode_flags flags = {0};
     struct token_ids out = {0};
+    struct dgl_encode_params p;
+    if (!ids || !count)
+        return dgl_fail_null(log, __func__);
     *ids = NULL;
     *count = 0;
-    dgl_named_log_init(&named, log, params ? params->source : NULL);
-    if (params)
-        flags = (struct encode_flags){.add_special = params->add_special,
-                                      .no_parse_special = params->no_parse_special};
+    if (!tok || (!text && len))
+        return dgl_fail_null(log, __func__);
+    if (!DGL_TAKE(log, dgl_encode_params, params, &p))
+        return DGL_ERR_INVALID_ARG;
+    dgl_named_log_init(&named, log, p.source);
+    flags =
+        (struct encode_flags){.add_special = p.add_special, .no_parse_special = p.no_parse_special};
     /* An empty result is an array too. */
     if (!(out.ids = dgl_malloc(sizeof(int32_t))))
         return dgl_fail_memory(&named.log, "ids", sizeof(int32_t));
@@ -127,6 +138,8 @@ enum dgl_status dgl_decode(const struct dgl_log *log, const struct dgl_tokenizer
                            const int32_t *ids, size_t count, bool skip_special, char **text,
                            size_t *len)
 {
+    if (!tok || (!ids && count) || !text || !len)
+        return dgl_fail_null(log, __func__);
     struct dgl_buf out = {0};
     enum dgl_status status = tokenizer_decode(log, tok, ids, count, skip_special, &out);
     return dgl_return_text(log, status, "decoded text", &out, text, len);
@@ -136,6 +149,8 @@ enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_to
                                   const int32_t *ids, size_t count, size_t *ends, char **text,
                                   size_t *len)
 {
+    if (!tok || (!ids && count) || (!ends && count) || !text || !len)
+        return dgl_fail_null(log, __func__);
     struct dgl_buf out = {0};
     struct detokenizer *d = NULL;
     enum dgl_status status;
@@ -162,13 +177,16 @@ enum dgl_status dgl_token_bytes(const struct dgl_log *log, const struct dgl_toke
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len)
 {
     struct dgl_str text = {0};
-    bool found = tokenizer_spelling(tok, id, &text);
-    *len = text.len;
+    bool found = tok && tokenizer_spelling(tok, id, &text);
+    if (len)
+        *len = text.len;
     return found ? text.p : NULL;
 }
 
 int32_t dgl_tokenizer_max_id(const struct dgl_tokenizer *tok)
 {
+    if (!tok)
+        return -1;
     return tokenizer_max_id(tok);
 }
 

@@ -3,35 +3,43 @@
 
 #include <stdlib.h>
 
+#include "core/base/sized.h"
 #include "core/exec/tune_store.h"
 
 enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_params *params,
                          struct dgl_tune_result *out)
 {
-    static const struct dgl_tune_params defaults;
+    struct dgl_tune_params p;
+    struct dgl_tune_result result;
     struct gl_saved saved = {0};
-    *out = (struct dgl_tune_result){0};
+    if (!session || !DGL_TAKE(session->model->log, dgl_tune_params, params, &p) ||
+        !DGL_OPEN(session->model->log, dgl_tune_result, out, &result))
+        return DGL_ERR_INVALID_ARG;
     enum dgl_status status = session_enter(session, &saved);
     if (status == DGL_OK)
-        status = session_leave(session, &saved, "tuning",
-                               session_tune(session, params ? params : &defaults, out));
+        status = session_leave(session, &saved, "tuning", session_tune(session, &p, &result));
+    DGL_CLOSE(out, &result);
     return status;
 }
 
 void dgl_tune_result_finish(struct dgl_tune_result *result)
 {
+    if (!result)
+        return;
     for (size_t i = 0; i < result->num_ops; i++) {
         free(result->ops[i].request);
         free(result->ops[i].candidates);
     }
     free(result->ops);
     free(result->left);
-    *result = (struct dgl_tune_result){0};
+    dgl_sized_clear(result, sizeof(*result));
 }
 
 enum dgl_status dgl_tuned_iterate(struct dgl_device *dev,
                                   bool (*cb)(void *priv, const struct dgl_tuned *tuned), void *priv)
 {
+    if (!dev || !cb)
+        return DGL_ERR_INVALID_ARG;
     struct gl_saved saved = {0};
     struct tune_store store;
     enum dgl_status status = device_enter(dev, &saved);
@@ -48,6 +56,8 @@ enum dgl_status dgl_tuned_iterate(struct dgl_device *dev,
 
 enum dgl_status dgl_tuned_reset(struct dgl_device *dev)
 {
+    if (!dev)
+        return DGL_ERR_INVALID_ARG;
     struct gl_saved saved = {0};
     enum dgl_status status = device_enter(dev, &saved);
     if (status != DGL_OK)

@@ -72,6 +72,11 @@ enum dgl_status dgl_fail_no_out(const struct dgl_log *log, const char *function)
                     function);
 }
 
+enum dgl_status dgl_fail_null(const struct dgl_log *log, const char *function)
+{
+    return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: an argument is NULL that must be set", function);
+}
+
 enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes)
 {
     return dgl_fail(log, DGL_ERR_NO_MEMORY, "out of memory: %s needs %" PRIu64 " bytes",

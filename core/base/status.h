@@ -25,6 +25,9 @@ enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, cons
 /* Fails because a caller of the public API passed NULL as `out`. */
 enum dgl_status dgl_fail_no_out(const struct dgl_log *log, const char *function);
 
+/* Fails because a caller of the public API passed NULL for another argument that must be set. */
+enum dgl_status dgl_fail_null(const struct dgl_log *log, const char *function);
+
 /* Fails because memory is exhausted, and names the object and its size. */
 enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes);
 

@@ -161,18 +161,24 @@ done:
 
 /* ---- a profile ------------------------------------------------------------------------------- */
 
-enum dgl_status profile_init(struct profile *profile, struct dgl_device *dev,
-                             struct kernel_set *set)
+enum dgl_status profile_timer(struct dgl_device *dev, struct kernel_set *set, uint64_t *ns)
 {
     struct gl_dispatch list[GL_TIMER_COST_MAX];
     struct stream copy;
-    *profile = (struct profile){.dev = dev};
     enum dgl_status status = stream_init(&copy, dev, set, "copy", DISPATCHES_BYTES);
     for (size_t i = 0; i < GL_TIMER_COST_MAX; i++)
         list[i] = copy.dispatch;
     if (status == DGL_OK)
-        status = gl_timer_cost(dev->gl, list, GL_TIMER_COST_MAX, &profile->sums.timer_ns);
+        status = gl_timer_cost(dev->gl, list, GL_TIMER_COST_MAX, ns);
     stream_finish(&copy, dev);
+    return status;
+}
+
+enum dgl_status profile_init(struct profile *profile, struct dgl_device *dev,
+                             struct kernel_set *set)
+{
+    *profile = (struct profile){.dev = dev};
+    enum dgl_status status = profile_timer(dev, set, &profile->sums.timer_ns);
     profile->step_end_ns = dgl_now_ns();
     return status;
 }

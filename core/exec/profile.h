@@ -39,6 +39,9 @@ enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
  * time since the last step. */
 enum dgl_status profile_step(struct profile *profile, struct dgl_profile_step step);
 
+/* Measures the time that a timer adds to a dispatch, on small copies; 0 if there are no timers. The
+ * caller must have entered the device. Waits. */
+enum dgl_status profile_timer(struct dgl_device *dev, struct kernel_set *set, uint64_t *ns);
 /* Measures the memory bandwidth for compute kernels: bytes per second, read plus written, of the
  * best of several plain copies. Temporarily allocates at most 1.5 GiB and at most half of the free
  * memory. */

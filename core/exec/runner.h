@@ -23,6 +23,7 @@ struct runner {
     struct runner_runs own, *runs; /* its own runs, or the runs of all lanes of a batch */
     /* The call in progress. */
     atomic_bool cancel;
+    atomic_bool refuses;         /* every call is cancelled: dgl_session_set_cancelled() */
     dgl_progress_cb progress_cb; /* called during compilation; may be NULL */
     void *progress_priv;
     struct profile *profile; /* every pass of the call in progress is added to it, or NULL */
@@ -33,6 +34,22 @@ struct runner {
 static inline void runner_cancel(struct runner *r)
 {
     atomic_store_explicit(&r->cancel, true, memory_order_relaxed);
+}
+/* Begins a call. It is cancelled already if the runner refuses calls. runner_refuse() stores in the
+ * opposite order, so none of its cancellations is lost. */
+static inline void runner_begin_call(struct runner *r)
+{
+    atomic_store(&r->cancel, false);
+    if (atomic_load(&r->refuses))
+        atomic_store(&r->cancel, true);
+}
+/* Cancels the call in progress and all later calls, or ends that state. May be called from any
+ * thread. */
+static inline void runner_refuse(struct runner *r, bool refuses)
+{
+    atomic_store(&r->refuses, refuses);
+    if (refuses)
+        atomic_store(&r->cancel, true);
 }
 static inline bool runner_is_cancelled(const struct runner *r)
 {

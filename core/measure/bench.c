@@ -158,7 +158,7 @@ done:
 static enum dgl_status time_decode(struct bench *b, int32_t run, int32_t tokens)
 {
     struct dgl_bench_result *r = b->r;
-    struct dgl_generate_result g;
+    struct dgl_generate_result g = {.size = sizeof(g)};
     b->timed = run >= 0;
     enum dgl_status status = generate(b, b->prompt, tokens + 1, &g);
     if (status == DGL_OK && run >= 0) {
@@ -233,12 +233,14 @@ static void take_answer(void *priv, const struct dgl_request_result *answer)
 /* Returns true until a sequence ends. */
 static bool all_run(const struct bench *b)
 {
-    return b->batch->info.running + b->batch->info.waiting == (size_t)b->p.batch;
+    return batch_pending(b->batch) == (size_t)b->p.batch;
 }
 
 /* Returns true if each sequence has its first token. */
 static bool all_decode(const struct bench *b)
 {
+    if (b->batch->inbox)
+        return false;
     for (const struct batch_request *r = b->batch->first; r; r = r->next)
         if (!r->writes)
             return false;
@@ -282,7 +284,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
     b->timed = run >= 0;
     b->decodes = true;
     b->arrived = 0;
-    b->first_id = b->batch->info.submitted + 1;
+    b->first_id = b->batch->submitted + 1;
     b->failure = DGL_OK;
     /* Prompts with different first tokens, so that no prefix is shared. */
     for (int32_t i = 0; i < b->p.batch; i++)
@@ -327,11 +329,11 @@ static enum dgl_status time_batch(struct bench *b, int32_t run, int32_t each_tok
     }
 done:
     set_profile(b, NULL);
-    for (uint64_t id = b->first_id; id <= b->batch->info.submitted; id++)
+    for (uint64_t id = b->first_id; id <= b->batch->submitted; id++)
         batch_cancel(b->batch, id);
     gl_device_set_stop(dev->gl, NULL);
     while (!gl_device_is_lost(dev->gl))
-        if (batch_step(b->batch) != DGL_OK || b->batch->info.running + b->batch->info.waiting == 0)
+        if (batch_step(b->batch) != DGL_OK || batch_pending(b->batch) == 0)
             break;
     gl_device_set_stop(dev->gl, NULL);
     b->timed = false;
@@ -378,7 +380,7 @@ static enum dgl_status count_bytes(struct bench *b)
     b->r->bytes_per_token /= (uint64_t)b->p.batch;
     for (int32_t i = 0; i < plan->desc->layers; i++)
         b->r->bytes_per_token += plan_kv_read_bytes(plan, (uint32_t)i, 1, (int32_t)held);
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     engine_executor(b->s->model->shard->engine, &info);
     if (b->batch && b->batch->num_groups > 0)
         decoder_executor(b->batch->groups[0], &info);
@@ -400,7 +402,7 @@ static uint64_t estimate(const struct bench *b, struct shape_set shapes)
         b->p.prompt_tokens > b->p.decode_tokens ? b->p.prompt_tokens : b->p.decode_tokens;
     const uint64_t row = (KERNEL_MAX_PARAMS + KERNEL_MAX_BINDS) * 4;
     uint64_t ops = 0;
-    struct dgl_memory memory;
+    struct dgl_memory memory = {.size = sizeof(memory)};
     const struct body *bodies[SHAPES_MAX];
     const size_t count = plan_bodies(plan, &shapes, bodies);
     for (size_t i = 0; i < count; i++)

@@ -373,6 +373,7 @@ done:
     sequence_trim(&s->seq, 0);
     decoder_destroy(&t.crowd);
     kernel_judge_destroy(&t.judge);
+    kernel_set_destroy(&t.builtin);
     for (size_t i = 0; i < t.count; i++) {
         for (uint32_t u = 0; u < t.targets[i].num_passes; u++)
             free(t.targets[i].pass[u].ops);

@@ -282,8 +282,8 @@ done:
     return status;
 }
 
-enum dgl_status tuner_choose_default(const struct tuner *t, const struct target *target,
-                                     struct kernel_choice *out)
+static enum dgl_status choose_from(const struct tuner *t, const struct kernel_set *set,
+                                   const struct target *target, struct kernel_choice *out)
 {
     const struct plan_device *device = &session_dev(t->s)->plan;
     /* The request with which the weights were placed, without their layout. */
@@ -291,7 +291,55 @@ enum dgl_status tuner_choose_default(const struct tuner *t, const struct target 
     struct kernel_attr *layout = find_attr(&request, "layout");
     if (layout && pass_shape_is(target->pass[0].shape, PASS_DECODE))
         layout->word = "none";
-    return kernel_choose(t->log, t->set, &request, device->properties, device->num_properties, out);
+    return kernel_choose(t->log, set, &request, device->properties, device->num_properties, out);
+}
+
+enum dgl_status tuner_choose_default(const struct tuner *t, const struct target *target,
+                                     struct kernel_choice *out)
+{
+    return choose_from(t, t->set, target, out);
+}
+
+/* Returns true if a file replaces the kernel, or a lib of it. */
+static bool is_from_file(const struct tuner *t, const struct kernel *kernel)
+{
+    bool found = kernel->source != 0;
+    for (size_t i = 0; i < kernel_set_num_libs(t->set) && !found; i++) {
+        const struct kernel_lib *lib = kernel_set_lib_at(t->set, i);
+        found = lib->source != 0 && kernel_splices(kernel, lib);
+    }
+    return found;
+}
+
+/* Adds the kernel that the device would use without files, if the default is from a file. Files
+ * prevail over results of the tuner, so this candidate is only compared. */
+static enum dgl_status add_builtin(struct tuner *t, const struct target *target)
+{
+    const struct op *op = &target->pass[0].ops[0];
+    struct kernel_request request;
+    struct kernel_choice choice;
+    struct candidate *c = NULL;
+    enum dgl_status status = DGL_OK;
+    if (!is_from_file(t, t->candidates[0]->use[0]->choice.kernel) || t->num == TUNER_MAX_CANDIDATES)
+        return DGL_OK;
+    if (!t->builtin)
+        TRY(kernel_set_create(t->log, NULL, &t->builtin));
+    TRY(choose_from(t, t->builtin, target, &choice));
+    c = dgl_new(struct candidate);
+    if (!c)
+        TRY(dgl_fail_memory(t->log, "a candidate", sizeof(*c)));
+    c->tuning.kernel = choice.kernel;
+    c->report.builtin = true;
+    snprintf(c->report.kernel, sizeof(c->report.kernel), "%s", choice.kernel->name);
+    if (!find_request(t, op, choice.kernel, &request, &c->layout) || c->layout ||
+        plan_check_served(NULL, op, choice.kernel) != DGL_OK)
+        goto done;
+    TRY(kernel_table_add(&t->table, &request, &choice, &c->use[0]));
+    t->candidates[t->num++] = c;
+    c = NULL;
+done:
+    free(c);
+    return status;
 }
 
 enum dgl_status tuner_add_default(struct tuner *t, const struct target *target)
@@ -335,6 +383,8 @@ enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *targe
     const struct candidate *c = t->candidates[of];
     const struct kernel *kernel = c->tuning.kernel;
     enum dgl_status status = DGL_OK;
+    if (others)
+        TRY(add_builtin(t, target));
     for (uint32_t i = 0; i < kernel->num_tunes; i++)
         for (uint32_t k = 0; k < kernel->tunes[i].num_choices; k++) {
             const int64_t value = kernel->tunes[i].choices[k];

@@ -337,13 +337,13 @@ static enum dgl_status time_candidates(struct tuner *t, const struct target *tar
         TRY(measure(t, pass, c, 0, 1, &us));
         c->report.us = us;
         /* This first run also loads the program, so it may be slower by another factor HOPELESS. */
-        bool hopeless = us > HOPELESS * HOPELESS * pass->probe_us;
+        bool hopeless = !c->report.builtin && us > HOPELESS * HOPELESS * pass->probe_us;
         for (int k = 0; k < TIMED_SPANS && !hopeless; k++) {
             TRY(measure(t, pass, c, 0, pass->lists, &us));
             c->report.us = k > 0 && c->report.us < us ? c->report.us : us;
-            hopeless = best_us > 0 && c->report.us > HOPELESS * best_us;
+            hopeless = !c->report.builtin && best_us > 0 && c->report.us > HOPELESS * best_us;
         }
-        if (!hopeless && (best_us == 0 || c->report.us < best_us))
+        if (!hopeless && !c->report.builtin && (best_us == 0 || c->report.us < best_us))
             *best = i;
     }
 done:

@@ -74,7 +74,8 @@ struct tuner {
     const struct dgl_tune_params *p;
     struct dgl_tune_result *r;
     const struct dgl_log *log;
-    struct kernel_set *set; /* kernel set without earlier tuning results; borrowed */
+    struct kernel_set *set;     /* kernel set without earlier tuning results; borrowed */
+    struct kernel_set *builtin; /* the built-in kernels alone, made when first needed */
     struct kernel_judge *judge;
     struct tune_store store;
     struct target *targets;
@@ -112,7 +113,7 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target,
 enum dgl_status tuner_add_stored(struct tuner *t, const struct target *target,
                                  const struct dgl_tuned *entry);
 /* Adds all candidates that differ from a candidate in one tunable. If `others`, also adds all other
- * kernels of the operation. */
+ * kernels of the operation, and the built-in kernel if files replace it. */
 enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of,
                                      bool others);
 /* Returns the tuning with a value for one more tunable. */

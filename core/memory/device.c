@@ -2,9 +2,56 @@
 #include "core/memory/device.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/memory/pool.h"
+
+/* ---- log ------------------------------------------------------------------------------------- */
+
+static void write_line(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct dgl_device *dev = priv;
+    if (level == DGL_LOG_ERROR) {
+        pthread_mutex_lock(&dev->error_lock);
+        snprintf(dev->last_error.text, sizeof(dev->last_error.text), "%s", text);
+        pthread_mutex_unlock(&dev->error_lock);
+    }
+    dgl_logf(dev->caller_log, level, "%s", text);
+}
+
+static bool is_cancelled(void *priv)
+{
+    const struct dgl_log *log = ((struct dgl_device *)priv)->caller_log;
+    return log->cancelled && log->cancelled(log->priv);
+}
+
+/* The caller may change the level of its log at any time. */
+static void follow_level(struct dgl_device *dev)
+{
+    const struct dgl_log *log = dev->caller_log;
+    dev->own_log.level = log && log->level > DGL_LOG_ERROR ? log->level : DGL_LOG_ERROR;
+}
+
+void device_log_init(struct dgl_device *dev, const struct dgl_log *caller)
+{
+    dev->caller_log = caller;
+    dev->own_log = (struct dgl_log){
+        .write = write_line, .priv = dev, .cancelled = caller ? is_cancelled : NULL};
+    dev->log = &dev->own_log;
+    follow_level(dev);
+    pthread_mutex_init(&dev->error_lock, NULL);
+}
+
+void device_last_error(struct dgl_device *dev, struct dgl_error *out)
+{
+    pthread_mutex_lock(&dev->error_lock);
+    *out = dev->last_error;
+    pthread_mutex_unlock(&dev->error_lock);
+}
+
+/* ---- counters -------------------------------------------------------------------------------- */
 
 /* Subtracts `part` from `sum`. */
 static void take(struct dgl_counters *sum, const struct dgl_counters *part)
@@ -119,6 +166,7 @@ void device_set_trace(struct dgl_device *dev, void (*cb)(void *priv, const struc
 
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved)
 {
+    follow_level(dev);
     if (gl_device_is_lost(dev->gl))
         return dgl_fail(dev->log, DGL_ERR_DEVICE_LOST,
                         "%s: the device was lost: dgl_model_rebuild(), or destroy it and open it "

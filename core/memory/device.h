@@ -2,6 +2,8 @@
 #ifndef DGL_CORE_DEVICE_H
 #define DGL_CORE_DEVICE_H
 
+#include <pthread.h>
+
 #include "core/plan/plan_device.h"
 #include "gl/gl.h"
 
@@ -16,7 +18,12 @@ enum account_kind {
 };
 
 struct dgl_device {
-    const struct dgl_log *log;
+    /* Stores the last error line and passes each line on to the caller's log. */
+    const struct dgl_log *log; /* &own_log */
+    struct dgl_log own_log;
+    const struct dgl_log *caller_log; /* may be NULL */
+    pthread_mutex_t error_lock;
+    struct dgl_error last_error;
     struct gl_device *gl;
     struct pool *pool;
     struct dgl_device_info info; /* strings belong to gl */
@@ -48,6 +55,11 @@ struct dgl_kernels {
     bool unchecked; /* see dgl_kernels_params */
     bool pack;      /* a pack's own kernels were allowed */
 };
+
+/* Sets `log` of a new device. `caller` may be NULL. */
+void device_log_init(struct dgl_device *dev, const struct dgl_log *caller);
+/* Copies the last error line to *out. May be called from any thread. */
+void device_last_error(struct dgl_device *dev, struct dgl_error *out);
 
 /* Makes the device's context current for a public call, and restores the caller's context after
  * it. */

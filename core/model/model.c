@@ -183,7 +183,7 @@ static enum dgl_status refuse(const struct shard *shard, const struct dgl_memory
 
 enum dgl_status shard_check_session_fits(const struct shard *shard, int32_t context, int32_t ubatch)
 {
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     shard_estimate(shard, context, ubatch, &mem);
     return mem.context_fit < mem.context ? refuse(shard, &mem) : DGL_OK;
 }
@@ -313,7 +313,7 @@ enum dgl_status model_load(struct dgl_model *m, struct dgl_device *dev,
 
     /* If the caller requested a context, it is granted or refused. The default is lowered until it
      * fits. */
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     shard_estimate(shard, m->info.context, plan_default_rows(&shard->engine->plan), &mem);
     if (mem.context_fit < (p->context ? p->context : 1))
         return refuse(shard, &mem);

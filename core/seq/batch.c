@@ -37,7 +37,12 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     const struct dgl_log *log = m->log;
     struct gl_saved saved = {0};
     enum dgl_status status;
+    pthread_condattr_t monotonic;
     pthread_mutex_init(&b->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->submission, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     TRY(check_range(log, "sequences", p->sequences, BATCH_MAX_SEQUENCES));
     TRY(check_range(log, "queue", p->queue, BATCH_MAX_QUEUE));
     TRY(check_range(log, "hold_ms", p->hold_ms, BATCH_MAX_HOLD_MS));
@@ -86,12 +91,18 @@ static void request_free(struct batch_request *r)
     free(r);
 }
 
-void batch_destroy(struct dgl_batch *b)
+static void free_requests(struct batch_request *first)
 {
-    for (struct batch_request *r = b->first, *next; r; r = next) {
+    for (struct batch_request *r = first, *next; r; r = next) {
         next = r->next;
         request_free(r);
     }
+}
+
+void batch_destroy(struct dgl_batch *b)
+{
+    free_requests(b->first);
+    free_requests(b->inbox);
     gl_mark_drop(b->model->shard->dev->gl, &b->prefill.mark);
     for (int32_t i = 0; i < b->num_groups; i++)
         decoder_destroy(&b->groups[i]);
@@ -101,6 +112,7 @@ void batch_destroy(struct dgl_batch *b)
     if (b->info.pages)
         kv_cache_release_pool(&b->model->shard->kv, b->info.pages, b->first_pages);
     free(b->lanes);
+    pthread_cond_destroy(&b->submission);
     pthread_mutex_destroy(&b->lock);
     free(b);
 }
@@ -152,6 +164,25 @@ static bool tell_text(void *priv, const char *text, size_t len)
     return !r->p.text_cb || r->p.text_cb(r->p.priv, text, len);
 }
 
+static enum dgl_status check_room(const struct dgl_batch *b, size_t pending)
+{
+    const int32_t sequences = b->info.sequences, queue = b->info.queue;
+    return pending < (size_t)sequences + (size_t)queue
+               ? DGL_OK
+               : dgl_fail(b->model->log, DGL_ERR_BUSY,
+                          "%zu requests run and wait, as many as %d sequences and a queue of %d "
+                          "hold: try again later",
+                          pending, sequences, queue);
+}
+
+size_t batch_pending(struct dgl_batch *b)
+{
+    pthread_mutex_lock(&b->lock);
+    const size_t pending = b->pending;
+    pthread_mutex_unlock(&b->lock);
+    return pending;
+}
+
 enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_params *p, uint64_t *id)
 {
     const struct dgl_session *s = b->lanes[0].session;
@@ -176,13 +207,7 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "top_logprobs is %d: 0 to %d, and more than 0 with logprobs",
                         p->top_logprobs, DGL_TOP_LOGPROBS_MAX);
-    if (b->info.running + b->info.waiting >= (size_t)b->info.sequences + (size_t)b->info.queue)
-        return dgl_fail(log, DGL_ERR_BUSY,
-                        "%zu request%s run%s and %zu wait%s, as many as the queue holds: try "
-                        "again later",
-                        b->info.running, b->info.running == 1 ? "" : "s",
-                        b->info.running == 1 ? "s" : "", b->info.waiting,
-                        b->info.waiting == 1 ? "s" : "");
+    TRY(check_room(b, batch_pending(b)));
     TRY(session_prompt_ids(s, PROMPT_OF(p), &ids));
     TRY(session_check_ids(s, "the prompt", ids.ids, ids.count));
     r = dgl_new(struct batch_request);
@@ -209,16 +234,21 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     r->result.num_prompt_ids = ids.count;
     ids.ids = NULL;
     r->batch = b;
-    r->id = ++b->info.submitted;
     r->submit_ns = dgl_now_ns();
-    if (id)
-        *id = r->id;
+    /* Other threads may have filled the queue since the first check. */
     pthread_mutex_lock(&b->lock);
-    *(b->last ? &b->last->next : &b->first) = r;
-    b->last = r;
+    status = check_room(b, b->pending);
+    if (status == DGL_OK) {
+        r->id = ++b->submitted;
+        if (id)
+            *id = r->id;
+        *(b->inbox_last ? &b->inbox_last->next : &b->inbox) = r;
+        b->inbox_last = r;
+        b->pending++;
+        r = NULL;
+        pthread_cond_broadcast(&b->submission);
+    }
     pthread_mutex_unlock(&b->lock);
-    b->info.waiting++;
-    r = NULL;
 done:
     free(ids.ids);
     if (r)
@@ -229,13 +259,51 @@ done:
 void batch_cancel(struct dgl_batch *b, uint64_t id)
 {
     pthread_mutex_lock(&b->lock);
-    for (struct batch_request *r = b->first; r; r = r->next)
-        if (r->id == id) {
-            atomic_store(&r->cancelled, true);
-            if (r->lane)
-                runner_cancel(&r->lane->session->state.runner);
-        }
+    struct batch_request *const lists[] = {b->first, b->inbox};
+    for (size_t i = 0; i < 2; i++)
+        for (struct batch_request *r = lists[i]; r; r = r->next)
+            if (r->id == id) {
+                atomic_store(&r->cancelled, true);
+                if (r->lane)
+                    runner_cancel(&r->lane->session->state.runner);
+            }
     pthread_mutex_unlock(&b->lock);
+}
+
+void batch_wait(struct dgl_batch *b, uint64_t timeout_ns, size_t *left)
+{
+    const uint64_t now = dgl_now_ns();
+    const uint64_t end =
+        timeout_ns && timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+    const struct timespec until = {.tv_sec = (time_t)(end / 1000000000u),
+                                   .tv_nsec = (long)(end % 1000000000u)};
+    int error = 0;
+    pthread_mutex_lock(&b->lock);
+    while (b->pending == 0 && !b->woken && error == 0)
+        error = end == UINT64_MAX ? pthread_cond_wait(&b->submission, &b->lock)
+                                  : pthread_cond_timedwait(&b->submission, &b->lock, &until);
+    b->woken = false;
+    *left = b->pending;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void batch_wake(struct dgl_batch *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->woken = true;
+    pthread_cond_broadcast(&b->submission);
+    pthread_mutex_unlock(&b->lock);
+}
+
+void batch_get_info(struct dgl_batch *b, struct dgl_batch_info *out)
+{
+    *out = b->info;
+    pthread_mutex_lock(&b->lock);
+    out->waiting = b->pending - b->info.running;
+    out->submitted = b->submitted;
+    pthread_mutex_unlock(&b->lock);
+    out->pages_used = kv_cache_pool_used(&b->model->shard->kv);
+    out->cache_bytes = b->model->shard->kv.bytes;
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
@@ -291,9 +359,8 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
         batch_pages_learn(r);
     if (ran)
         batch_pages_leave(r);
-    else
-        b->info.waiting--;
     pthread_mutex_lock(&b->lock);
+    b->pending--;
     for (; *link != r; link = &(*link)->next)
         before = *link;
     *link = r->next;
@@ -403,6 +470,18 @@ static void begin_reading(struct batch_lane *lane, struct batch_request *r)
     r->writes = r->begun = false;
 }
 
+/* Appends the requests that were submitted since the last step to the list. */
+static void take_inbox(struct dgl_batch *b)
+{
+    pthread_mutex_lock(&b->lock);
+    if (b->inbox) {
+        *(b->last ? &b->last->next : &b->first) = b->inbox;
+        b->last = b->inbox_last;
+    }
+    b->inbox = b->inbox_last = NULL;
+    pthread_mutex_unlock(&b->lock);
+}
+
 /* Assigns free lanes to waiting requests, oldest first, while pages are free and the device is fast
  * enough. No request overtakes another. */
 static void admit(struct dgl_batch *b)
@@ -439,7 +518,6 @@ static void admit(struct dgl_batch *b)
         lane->request = r;
         atomic_store(&s->state.runner.cancel, atomic_load(&r->cancelled));
         pthread_mutex_unlock(&b->lock);
-        b->info.waiting--;
         b->info.running++;
     }
 }
@@ -613,6 +691,7 @@ enum dgl_status batch_step(struct dgl_batch *b)
     for (int32_t i = 0; i < lanes; i++)
         if ((r = b->lanes[i].request) && atomic_load(&r->cancelled))
             finish_request(b, r, DGL_ERR_CANCELLED);
+    take_inbox(b);
     admit(b);
     for (int32_t i = 0; i < lanes && reads < 0; i++) {
         const int32_t lane = (b->turn + i) % lanes;

@@ -52,19 +52,26 @@ struct dgl_batch {
     int32_t num_groups;
     struct shape_set draws;  /* sampling shapes of the answers that were decoded in groups */
     struct runner_runs runs; /* shared by all lanes, so that each run is made once */
-    /* Protects the list and the lane of each request. Every writer must lock it, and every reader
-     * on another thread. */
+    /* Protects the lists, the lane of each request, `pending`, `submitted` and `woken`. For the
+     * list from `first` on and the lanes, every writer must lock it, and every reader on another
+     * thread than the one that calls batch_step(). All accesses to the others must lock it. */
     pthread_mutex_t lock;
+    pthread_cond_t submission;          /* `inbox` or `woken` was set */
     struct batch_request *first, *last; /* requests that have not ended, in order of submission */
-    uint32_t first_pages;               /* of info.pages, allocated from the start */
-    float answer_tokens;                /* running mean of the answer length */
-    int32_t turn;                       /* lane whose prompt is read next */
-    uint64_t hold_ns; /* maximum time of a prompt pass while others write; 0 means no limit */
+    /* Requests that were submitted since the last step began, in the same order. */
+    struct batch_request *inbox, *inbox_last;
+    size_t pending;     /* requests that have not ended, in both lists */
+    uint64_t submitted; /* number of requests so far; the last one has this id */
+    bool woken;
+    uint32_t first_pages; /* of info.pages, allocated from the start */
+    float answer_tokens;  /* running mean of the answer length */
+    int32_t turn;         /* lane whose prompt is read next */
+    uint64_t hold_ns;     /* maximum time of a prompt pass while others write; 0 means no limit */
     struct prefill_pacing prefill;
     uint32_t rebuilds; /* of the model, when the last step began */
     bool stepping;
-    bool reads_first; /* batch_read_first() was called */
-    struct dgl_batch_info info;
+    bool reads_first;           /* batch_read_first() was called */
+    struct dgl_batch_info info; /* `waiting` and `submitted` are set by batch_get_info() */
 };
 
 /* Creates the lanes. `b` must be zeroed except for its model. On failure, call batch_destroy(). The
@@ -77,6 +84,11 @@ void batch_destroy(struct dgl_batch *b);
 enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_params *params,
                              uint64_t *id);
 void batch_cancel(struct dgl_batch *b, uint64_t id);
+void batch_wait(struct dgl_batch *b, uint64_t timeout_ns, size_t *left);
+void batch_wake(struct dgl_batch *b);
+void batch_get_info(struct dgl_batch *b, struct dgl_batch_info *out);
+/* Returns the number of requests that have not ended. */
+size_t batch_pending(struct dgl_batch *b);
 enum dgl_status batch_step(struct dgl_batch *b);
 /* For measuring: answers wait while any prompt is read, so that all of them decode together from
  * the first step on. Passes over fewer sequences than a group has slots are compiled on first use.

@@ -36,7 +36,7 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     const uint32_t lanes = (uint32_t)b->info.sequences;
     int32_t context = p->context ? p->context : m->info.context;
     const int32_t rows = p->chunk ? p->chunk : plan_default_rows(plan);
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     struct gl_saved saved = {0};
     b->info.context = context;
     b->answer_tokens = FIRST_ANSWER;
@@ -264,7 +264,6 @@ static void preempt(struct batch_request *r)
     if (writers > 0 && (float)(tokens / writers) > b->answer_tokens)
         b->answer_tokens = (float)(tokens / writers);
     batch_pages_leave(r);
-    b->info.waiting++;
     b->info.preempted++;
 }
 

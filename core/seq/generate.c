@@ -7,6 +7,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
+#include "core/base/sized.h"
 
 static uint64_t work_ns(const struct generation *g)
 {
@@ -485,5 +486,5 @@ void generate_result_finish(struct dgl_generate_result *result)
     free(result->tokens);
     free(result->text);
     profile_sums_finish(&result->profile);
-    *result = (struct dgl_generate_result){0};
+    dgl_sized_clear(result, sizeof(*result));
 }

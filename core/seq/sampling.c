@@ -13,6 +13,12 @@ enum { MAX_BREAKER_BYTES = 40 };
 
 enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling)
 {
+    for (size_t i = 0; i < sizeof(sampling->reserved) / sizeof(sampling->reserved[0]); i++)
+        if (sampling->reserved[i])
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "dgl_sampling.reserved[%zu] is set, this library (API %d) has no field "
+                            "there: use a library as new as the header",
+                            i, DGL_API_VERSION);
     /* 0 means off. The inverse of a repeat_penalty between 0 and 0.01 could make a logit
      * overflow. */
     const double penalty = sampling->repeat_penalty;

@@ -55,7 +55,7 @@ static enum dgl_status restore(struct model_user *user, enum dgl_status status)
     }
     s->seq.len = 0;
     s->seq.logits_valid = false;
-    atomic_store(&s->state.runner.cancel, false);
+    runner_begin_call(&s->state.runner);
     TRY(session_adopt(s, held, NULL));
     if (s->seq.len < held)
         TRY(session_eval(s, held));
@@ -180,7 +180,7 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
         device_leave(dev, saved);
         return status;
     }
-    atomic_store(&s->state.runner.cancel, false);
+    runner_begin_call(&s->state.runner);
     gl_device_set_stop(dev->gl, &s->state.runner.cancel);
     return DGL_OK;
 }

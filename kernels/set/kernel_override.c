@@ -63,9 +63,7 @@ enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct ker
 
 /* ---- a new kernel ---------------------------------------------------------------------------- */
 
-/* Returns true if the kernel is for a pattern. "matmul/decode/pre=join" needs the operation matmul,
- * a WHEN line with the word decode, and a WHEN line of `pre` with the word join. */
-static bool is_for(const struct kernel *kernel, const char *op)
+bool kernel_is_for(const struct kernel *kernel, const char *op, struct dgl_buf *line)
 {
     struct dgl_str rest = dgl_str_of(op), part;
     if (!dgl_str_split(&rest, '/', &part) || !dgl_str_eq(part, kernel->op))
@@ -81,18 +79,18 @@ static bool is_for(const struct kernel *kernel, const char *op)
             i++;
         if (i == kernel->num_when)
             return false;
+        if (line)
+            dgl_buf_printf(line, "%s%s=%s", line->len ? "," : "", kernel->when[i].key, word);
     }
     return true;
 }
 
-/* Returns the built-in kernel that a new kernel is copied from: the first one for the operation
- * with variant `baseline`, else the first one, or NULL. */
-static const struct kernel *find_template(const struct kernel_set *set, const char *op)
+const struct kernel *kernel_template_find(const struct kernel_set *set, const char *op)
 {
     const struct kernel *found = NULL;
     for (size_t i = 0; i < kernel_set_count(set); i++) {
         const struct kernel *k = kernel_set_at(set, i);
-        if (k->source == 0 && is_for(k, op) &&
+        if (k->source == 0 && kernel_is_for(k, op, NULL) &&
             (!found ||
              (strcmp(k->variant, "baseline") == 0 && strcmp(found->variant, "baseline") != 0)))
             found = k;
@@ -155,7 +153,8 @@ static enum dgl_status fail_op(const struct dgl_log *log, const struct kernel_se
 }
 
 enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,
-                                const char *name, const char *op, struct dgl_buf *out)
+                                const char *name, const char *op, const struct kernel *from,
+                                struct dgl_buf *out)
 {
     const size_t len = strlen(name);
     if (len == 0 || len > 63 || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != len)
@@ -166,7 +165,8 @@ enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_s
                         "there is a kernel %s: choose another NAME, or begin a replacement with "
                         "`dopplergl kernels show %s`",
                         name, name);
-    const struct kernel *from = find_template(set, op);
+    if (!from)
+        from = kernel_template_find(set, op);
     if (!from)
         return fail_op(log, set, op);
     dgl_buf_printf(

@@ -186,7 +186,7 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     struct rdrr_pack *pack = NULL;
     struct dgl_buf config_name = {0};
     struct fields config = {0};
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     enum dgl_status status = rdrr_pack_open(log, f->source, f->path, &pack);
     if (status != DGL_OK)
         return status;

@@ -72,7 +72,9 @@ static const struct install_case cases[] = {
             "./share/doc/dopplergl/README.md\n"
             "./share/doc/dopplergl/docs\n"
             "./share/doc/dopplergl/examples/CMakeLists.txt\n"
-            "./share/doc/dopplergl/examples/dopplergl.py\n"
+            "./share/doc/dopplergl/examples/dopplergl/__init__.py\n"
+            "./share/doc/dopplergl/examples/dopplergl/_c.py\n"
+            "./share/doc/dopplergl/examples/dopplergl/py.typed\n"
             "./share/doc/dopplergl/examples/sampler.c\n"
             "./share/doc/dopplergl/examples/story.cpp\n"
             "./share/doc/dopplergl/examples/story.py\n"
@@ -88,7 +90,8 @@ static const struct install_case cases[] = {
      .out = ""},
     {.name = "docs/embedding.md names every call with parameters",
      .script = "tr '\\n' ' ' < core/dopplergl.h | grep -o 'dgl_[a-z_]*([^;{]*_params \\*params' | "
-               "sed 's/(.*//' | sort -u > $0/calls; test $(wc -l < $0/calls) -gt 15\n"
+               "sed 's/(.*//' | grep -v '_params$' | sort -u > $0/calls; test $(wc -l < $0/calls) "
+               "-gt 15\n"
                "while read -r name; do grep -q \"$name()\" docs/embedding.md || echo $name; done "
                "< $0/calls",
      .out = ""},
@@ -106,11 +109,12 @@ static const struct install_case cases[] = {
      .script = "cd / && $top/bin/dopplergl generate --device any -q -p Once -n 3 --temp 0",
      .words = {" upon a"}},
     {.name = "the shared library exports the header",
-     .script = "nm -D --defined-only $top/lib/libdopplergl.so | sed -n 's/.* [A-Z] //p' | sort "
-               "> $0/exported\n"
-               "sed -n 's/^[a-z].*[ *]\\(dgl_[a-z0-9_]*\\)(.*/\\1/p' core/dopplergl.h | sed "
-               "'s/$/@@DOPPLERGL_" TEXT(DGL_API_VERSION) "/' | cat - $0/node | sort > $0/declared\n"
-                                                         "diff $0/exported $0/declared",
+     .script =
+         "nm -D --defined-only $top/lib/libdopplergl.so | sed -n 's/.* [A-Z] //p' | sort "
+         "> $0/exported\n"
+         "sed -n '/^template/!s/^[a-z].*[ *]\\(dgl_[a-z0-9_]*\\)(.*/\\1/p' core/dopplergl.h | sed "
+         "'s/$/@@DOPPLERGL_" TEXT(DGL_API_VERSION) "/' | cat - $0/node | sort > $0/declared\n"
+                                                   "diff $0/exported $0/declared",
      .out = ""},
     {.name = "the shared library's name and needs",
      .script =
@@ -137,6 +141,24 @@ static const struct install_case cases[] = {
      .script = "c++ $san -std=c++11 -Wall -Wextra -Werror $examples/story.cpp "
                "$($pc --cflags --libs dopplergl) -o $0/cpp && $0/cpp $model 'Once upon a time'",
      .words = {"Once upon a time,", "\n[32 tokens, length]\nlikeness: 0."}},
+    {.name = "C++20, with the macros",
+     .script = "cat > $0/macros.cpp << 'END'\n"
+               "#include <dopplergl.h>\n"
+               "int main()\n{\n"
+               "    dgl_device *device = nullptr;\n    dgl_model *model = nullptr;\n"
+               "    dgl_error why{};\n"
+               "    dgl_model_params params{};\n    dgl_generate_result result{};\n"
+               "    if (params.size != sizeof(params) || result.size != sizeof(result)) return 1;\n"
+               "    if (dgl_device_create(dgl_log_stderr(), dgl_device_params(.select = \"any\"),\n"
+               "                          &device) != DGL_OK) return 2;\n"
+               "    if (dgl_model_load(device, dgl_model_params(), &model) == DGL_OK)\n"
+               "        return 3;\n"
+               "    if (dgl_device_error(device, &why) != DGL_OK || !why.text[0]) return 4;\n"
+               "    dgl_device_destroy(&device);\n"
+               "    return dgl_api_version() == DGL_API_VERSION ? 0 : 5;\n}\nEND\n"
+               "c++ $san -std=c++20 -Wall -Werror -pedantic $0/macros.cpp "
+               "$($pc --cflags --libs dopplergl) -o $0/macros && $0/macros 2>&1",
+     .words = {"dopplergl: error: no model path was given"}},
     {.name = "Python",
      .program = "python3",
      .plain = true,
@@ -147,6 +169,19 @@ static const struct install_case cases[] = {
      .plain = true,
      .script = "python3 -B $examples/story.py $0/nothing x 2>&1 || echo code $?",
      .words = {"error: ", "nothing", "code 1"}},
+    {.name = "Python: streaming, batches, errors",
+     .program = "python3",
+     .plain = true,
+     .script = "PYTHONPATH=$examples python3 -B tests/python/check_package.py $model",
+     .words = {"ok 9 - templates", "closed objects are refused"}},
+    {.name = "Python: a wheel",
+     .program = "python3",
+     .plain = true,
+     .script = "mkdir $0/wheel && PYTHONPATH=tools/python DOPPLERGL_LIBRARY=$top/lib/" SO
+               " python3 -B -c \"import backend; print(backend.build_wheel('$0/wheel'))\" && "
+               "python3 -m zipfile -e $0/wheel/*.whl $0/site && ls $0/site/dopplergl && "
+               "PYTHONPATH=$0/site python3 -B tests/python/check_package.py $model",
+     .words = {"dopplergl-", "dopplergl.h\n", "ok 9 - templates"}},
     {.name = "CMake, in a folder of the architecture",
      .program = "cmake",
      .script = "arch=$(cc -print-multiarch 2>/dev/null || cc -dumpmachine)\n"

@@ -518,6 +518,79 @@ static void bench_reports_as_json(void **state)
     process_finish(&r);
 }
 
+/* A file is benched under its own name, against another kernel in turn. */
+static void bench_compares_in_turn(void **state)
+{
+    (void)state;
+    struct process_result r, shown;
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "mine.comp");
+    process_command(&r, "kernels", "new", "mine", "--op", "norm", "--device", "any", "-o", path,
+                    NULL);
+    assert_code(&r, 0);
+    process_finish(&r);
+    process_command(&r, "kernels", "bench", path, "--against", "norm_rms", "--shape", "H=1024",
+                    "--device", "any", "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *time = dgl_json_first(dgl_json_get(process_json(&r), "times"));
+    const struct dgl_json *against = dgl_json_get(time, "against");
+    const double ratio = dgl_json_f64(dgl_json_get(against, "ratio"));
+    const double us = dgl_json_f64(dgl_json_get(time, "us"));
+    const double other_us = dgl_json_f64(dgl_json_get(against, "us"));
+    assert_string_equal(dgl_json_str(dgl_json_get(time, "name")).p, "mine");
+    assert_string_equal(dgl_json_str(dgl_json_get(against, "name")).p, "norm_rms");
+    assert_true(dgl_json_f64(dgl_json_get(time, "timer_us")) >= 0);
+    assert_true(dgl_json_f64(dgl_json_get(against, "ratio_spread")) >= 0);
+    assert_true(dgl_json_f64(dgl_json_get(against, "rounds")) >= 3);
+    if (!(us > 0 && other_us > 0 && ratio > 0))
+        fail_msg("%g us against %g us, ratio %g", us, other_us, ratio);
+    process_finish(&r);
+    process_command(&shown, "kernels", "bench", path, "--against", "norm_rms", "--shape", "H=1024",
+                    "--device", "any", NULL);
+    assert_code(&shown, 0);
+    assert_contains(shown.out, "norm_rms: ");
+    assert_contains(shown.out, "rounds in turn");
+    process_finish(&shown);
+    process_command(&r, "kernels", "bench", "norm_rms", "--against", "embed_rows", "--device",
+                    "any", NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, "only kernels of one operation are compared");
+    process_finish(&r);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+/* `new` starts from the kernel that the device uses. Without a device, it starts from the baseline
+ * and says so. */
+static void new_follows_the_device(void **state)
+{
+    (void)state;
+    struct process_result plan, r;
+    const char *const args[] = {"kernels", "new", "mine", "--op", "matmul/decode/q4_k",
+                                "-o",      "-",   NULL};
+    const char *const none[] = {"EGL_PLATFORM=surfaceless", "DOPPLERGL_DEVICE", NULL};
+    process_command(&plan, "kernels", "explain", "--device", "any", "--json", NULL);
+    assert_code(&plan, 0);
+    const char *used = NULL;
+    for (const struct dgl_json *s = dgl_json_first(process_json(&plan)); s; s = dgl_json_next(s))
+        if (strcmp(dgl_json_str(dgl_json_get(s, "phase")).p, "decode") == 0 &&
+            strcmp(dgl_json_str(dgl_json_get(s, "step")).p, "o") == 0)
+            used = dgl_json_str(dgl_json_get(s, "name")).p;
+    assert_non_null(used);
+    process_command(&r, "kernels", "new", "mine", "--op", "matmul/decode/q4_k", "--device", "any",
+                    "-o", "-", NULL);
+    assert_code(&r, 0);
+    char begun[128];
+    snprintf(begun, sizeof(begun), "begun as a copy of %s.", used);
+    assert_contains(r.out, begun);
+    process_finish(&r);
+    process_run(&(struct process_params){.args = args, .env = none}, &r);
+    assert_code(&r, 0);
+    if (!strstr(r.err, "device: ")) /* the machine has no GPU */
+        assert_contains(r.err, "the kernel begins as the baseline, because no device was opened");
+    process_finish(&r);
+    process_finish(&plan);
+}
+
 /* A kernel that computes wrongly is not timed. */
 static void wrong_kernels_are_not_timed(void **state)
 {
@@ -539,6 +612,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_follow_their_verdict),
+        cmocka_unit_test(bench_compares_in_turn),
+        cmocka_unit_test(new_follows_the_device),
         cmocka_unit_test(copies_are_as_good),
         cmocka_unit_test(check_reports_as_json),
         cmocka_unit_test(files_that_do_not_parse_are_rows),

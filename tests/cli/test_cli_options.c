@@ -247,6 +247,69 @@ static void man_page_has_every_option(void **state)
     process_finish(&man);
 }
 
+/* The parts of the man page are in this order, and the fields of `--json` are only in the last. */
+static void man_page_ends_with_json(void **state)
+{
+    static const char *const parts[] = {
+        ".SH COMMANDS",       ".SH OPTIONS OF EVERY COMMAND", ".SH \"FILES\"", ".SH EXAMPLES",
+        "dopplergl generate", ".SH \"JSON FIELDS\"",          "finish_reason"};
+    struct process_result man;
+    (void)state;
+    process_command(&man, "help", "--man", NULL);
+    const char *at = man.out;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        const char *found = strstr(at, parts[i]);
+        if (!found)
+            fail_msg("the man page has no %s after %.20s", parts[i], at);
+        at = found;
+    }
+    assert_ptr_equal(strstr(man.out, "finish_reason"), at);
+    process_finish(&man);
+}
+
+/* Every command but those about the command has an example, and examples use existing options. */
+static void examples_are_command_lines(void **state)
+{
+    struct process_result table, help;
+    (void)state;
+    const struct dgl_json *root = read_table(&table);
+    for (const struct dgl_json *c = dgl_json_first(root); c; c = dgl_json_next(c)) {
+        const char *name = text(c, "name");
+        char line[80], option[64];
+        if (strcmp(name, "version") == 0 || strcmp(name, "help") == 0)
+            continue;
+        process_command(&help, name, "--help", NULL);
+        assert_code(&help, 0);
+        snprintf(line, sizeof(line), "\nexamples:\n  dopplergl %s", name);
+        assert_contains(help.out, line);
+        const char *p = strstr(help.out, "\nexamples:");
+        const char *end = strstr(p + 1, "\n\n");
+        while ((p = strstr(p, " --")) && (!end || p < end)) {
+            snprintf(option, sizeof(option), "--%.*s", (int)strcspn(p + 3, " \n"), p + 3);
+            if (strstr(help.out, option) > p) /* the options are listed before */
+                fail_msg("%s has no option %s", name, option);
+            p += 3;
+        }
+        process_finish(&help);
+    }
+    process_finish(&table);
+}
+
+/* `dopplergl` alone is `dopplergl help`. */
+static void no_command_lists_them(void **state)
+{
+    static const char *const none[] = {NULL};
+    struct process_result alone, help;
+    (void)state;
+    process_run(&(struct process_params){.args = none}, &alone);
+    process_command(&help, "help", NULL);
+    assert_code(&alone, 0);
+    assert_string_equal(alone.out, help.out);
+    assert_contains(alone.out, "generate");
+    process_finish(&alone);
+    process_finish(&help);
+}
+
 /* Bash's completions for the last of these words. */
 struct completion_row {
     const char *name, *words, *want, *never;
@@ -317,6 +380,9 @@ int main(void)
         cmocka_unit_test(every_option_says_what_is_wrong),
         cmocka_unit_test(a_flag_is_explained_once),
         cmocka_unit_test(man_page_has_every_option),
+        cmocka_unit_test(man_page_ends_with_json),
+        cmocka_unit_test(examples_are_command_lines),
+        cmocka_unit_test(no_command_lists_them),
     };
     int failures = test_run_table("cli flags of other programs", flag_case, flags);
     failures += test_run_table("cli completions", completion_case, completions);

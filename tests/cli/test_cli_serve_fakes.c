@@ -125,7 +125,7 @@ enum dgl_status __real_dgl_batch_step(struct dgl_batch *batch, size_t *left);
 enum dgl_status __wrap_dgl_batch_step(struct dgl_batch *batch, size_t *left);
 enum dgl_status __wrap_dgl_batch_step(struct dgl_batch *batch, size_t *left)
 {
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     const char *held = getenv(HELD);
     char stuck[4096];
     passes = 0;
@@ -152,7 +152,7 @@ enum dgl_status __wrap_dgl_session_eval(struct dgl_session *session,
                                         const struct dgl_eval_params *params, float *logits,
                                         float *hidden)
 {
-    struct dgl_pass_info info;
+    struct dgl_pass_info info = {.size = sizeof(info)};
     dgl_session_passes(session, &info);
     if (++passes > 1 || params->num_ids > (size_t)info.most)
         console_error("a request for embeddings holds up the others");

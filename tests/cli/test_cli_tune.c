@@ -225,6 +225,48 @@ static void a_wrong_default_is_told(void **state)
     free(path);
 }
 
+/* A kernel of a file is the default, and the built-in kernel is a candidate that is only compared,
+ * also if the file replaces it by its name. */
+static void builtin_is_compared(void **state)
+{
+    static const char *const names[] = {"mine", "norm_rms"};
+    struct process_result r, tuned;
+    (void)state;
+    process_command(&r, "kernels", "show", "norm_rms", NULL);
+    assert_code(&r, 0);
+    const char *name = strstr(r.out, "//! NAME norm_rms");
+    assert_non_null(name);
+    char *path = checked(dgl_path_join(dir, "mine.comp"));
+    for (size_t i = 0; i < 2; i++) {
+        struct dgl_buf file = {0};
+        dgl_buf_printf(&file, "// Another text.\n%.*s//! NAME %s%s", (int)(name - r.out), r.out,
+                       names[i], name + 17);
+        test_write_file(dir, "mine.comp", file.p, file.len);
+        RUN(&tuned, "tune", "-m", dir, "--device", "any", "--kernel-file", path, "--op",
+            "attn_norm", "--json");
+        assert_code(&tuned, 0);
+        const struct dgl_json *op =
+            dgl_json_first(dgl_json_get(process_json(&tuned), "operations"));
+        const struct dgl_json *c = dgl_json_first(dgl_json_get(op, "candidates"));
+        size_t builtin = 0, place = 0, winner = 0;
+        assert_string_equal(text(c, "kernel"), names[i]);
+        winner = (size_t)dgl_json_f64(dgl_json_get(op, "winner"));
+        for (; c; c = dgl_json_next(c), place++)
+            if (dgl_json_is(dgl_json_get(c, "builtin"), DGL_JSON_BOOL) &&
+                dgl_json_bool(dgl_json_get(c, "builtin"))) {
+                assert_string_equal(text(c, "kernel"), "norm_rms");
+                assert_true(dgl_json_f64(dgl_json_get(c, "us")) > 0);
+                assert_int_not_equal(place, winner);
+                builtin++;
+            }
+        assert_int_equal(builtin, 1);
+        process_finish(&tuned);
+        dgl_buf_finish(&file);
+    }
+    process_finish(&r);
+    free(path);
+}
+
 struct refusal {
     const char *name;
     const char *args[8];
@@ -259,6 +301,7 @@ int main(void)
         cmocka_unit_test(other_texts_are_told_apart),
         cmocka_unit_test(reset_forgets),
         cmocka_unit_test(a_wrong_default_is_told),
+        cmocka_unit_test(builtin_is_compared),
     };
     void *state = NULL;
     set_up(&state);

@@ -29,7 +29,6 @@ static void usage_case(void **state)
 }
 
 static const struct usage usages[] = {
-    {"no command", {NULL}, 2, "no command was given"},
     {"unknown command", {"frobnicate"}, 2, "there is no command frobnicate"},
     {"command of another program", {"Generate"}, 2, "there is no command Generate"},
     {"flag before the command", {"-q", "version"}, 2, "there is no command -q"},
@@ -263,9 +262,13 @@ static const struct usage usages[] = {
     {"loading a shape", {"bench", "load", "--shape", "story-llama"}, 2, "a shape has no files"},
     {"loading with tokens", {"bench", "load", "-n", "3"}, 2, "--n-predict does nothing"},
     {"a trace and a figure in one file",
-     {"bench", "--trace", "a.x", "--plot", "a.x"},
+     {"bench", "--trace", "a.svg", "--plot", "a.svg"},
      2,
-     "would write the same file, a.x"},
+     "would write the same file, a.svg"},
+    {"a figure in another format",
+     {"bench", "--plot", "out.d/a.png"},
+     2,
+     "--plot draws SVG, and out.d/a.png"},
 };
 
 /* ---- arguments that parse and do not fit --------------------------------------------------------

@@ -103,7 +103,7 @@ static void call_generate(void)
 
 static void call_bad_generate(void)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     assert_int_not_equal(dgl_generate(engine.session, NULL, &r), DGL_OK);
     dgl_generate_result_finish(&r);
 }
@@ -153,13 +153,13 @@ static void call_embed(void)
 
 static void call_bad_perplexity(void)
 {
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     assert_int_not_equal(dgl_perplexity(engine.session, NULL, &r), DGL_OK);
 }
 
 static void call_bad_bench(void)
 {
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     assert_int_not_equal(dgl_bench(engine.session, dgl_bench_params(.depth = -1), &r), DGL_OK);
     dgl_bench_result_finish(&r);
 }
@@ -180,7 +180,7 @@ static void call_bad_kernels(void)
 static void call_questions(void)
 {
     struct dgl_counters c;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     dgl_device_get_counters(engine.device, &c);
     dgl_session_estimate(engine.model, NULL, &mem);
     dgl_session_trim(engine.session, 0);
@@ -361,7 +361,7 @@ static enum dgl_status load_empty(void)
 
 static enum dgl_status generate_null(void)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     enum dgl_status status = dgl_generate(engine.session, NULL, &r);
     dgl_generate_result_finish(&r);
     return status;
@@ -389,19 +389,19 @@ static enum dgl_status embed_null(void)
 
 static enum dgl_status perplexity_null(void)
 {
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     return dgl_perplexity(engine.session, NULL, &r);
 }
 
 static enum dgl_status verify_null(void)
 {
-    struct dgl_verify_result r;
+    struct dgl_verify_result r = {.size = sizeof(r)};
     return dgl_verify(&engine.log.log, NULL, &r);
 }
 
 static enum dgl_status convert_null(void)
 {
-    struct dgl_convert_result r;
+    struct dgl_convert_result r = {.size = sizeof(r)};
     return dgl_convert(&engine.log.log, NULL, &r);
 }
 
@@ -430,7 +430,7 @@ static enum dgl_status eval_without_ids(void)
 
 static enum dgl_status generate_with(const struct dgl_generate_params *params)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     enum dgl_status status = dgl_generate(engine.session, params, &r);
     dgl_generate_result_finish(&r);
     return status;
@@ -516,7 +516,7 @@ static const struct required requireds[] = {
     {"a verification without parameters", verify_null, "path"},
     {"a conversion without parameters", convert_null, "input and output"},
     {"a check of a conversion without parameters", convert_check_null, "input and output"},
-    {"a rendering without parameters", render_null, "no messages"},
+    {"a rendering without a template", render_null, "NULL"},
     {"a negative number of threads", convert_threads, "threads is -1"},
     {"a number of tokens without them", eval_without_ids, "the ids is empty"},
     {"a number of stop strings without them", stop_null, "stop[0] is missing"},
@@ -611,7 +611,7 @@ static void test_null_log(void **state)
     struct dgl_device *dev = NULL;
     struct dgl_model *model = NULL;
     struct dgl_session *s = NULL;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_device_create(NULL, dgl_device_params(.select = "any"), &dev), DGL_OK);
     assert_int_equal(dgl_model_load(dev, dgl_model_params(.path = "/nowhere"), &model), DGL_ERR_IO);
     assert_int_equal(dgl_model_load(dev, dgl_model_params(.path = engine.path), &model), DGL_OK);

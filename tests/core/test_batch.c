@@ -215,7 +215,7 @@ static void test_company(void **state)
     const struct company *row = *state;
     struct dgl_batch *b = open_batch(row->sequences, 0);
     static struct heard heard[12];
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     size_t tokens = 0, count = 0;
     memset(heard, 0, sizeof(heard));
     for (; row->order[count] >= 0; count++) {
@@ -358,7 +358,7 @@ static void test_cancel(void **state)
     const struct cancelling *row = *state;
     struct dgl_batch *b = open_batch(row->when == WAITING ? 1 : 3, 0);
     struct heard beside = {0}, it = {0}, after = {0};
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     if (row->when == FROM_OTHER)
         beside.cancels = &it;
     if (row->when == CALLBACK)
@@ -397,6 +397,84 @@ static void *cancel_all(void *priv)
     for (int i = 0; i < 6; i++)
         dgl_batch_cancel(heard[i].batch, heard[i].id);
     return NULL;
+}
+
+/* Submits four requests, then ends the loop of the thread that steps. */
+struct submitter {
+    struct dgl_batch *batch;
+    struct heard heard[4];
+    int first; /* of `requests` */
+    bool refused;
+};
+
+static void *submit_four(void *priv)
+{
+    struct submitter *s = priv;
+    for (int i = 0; i < 4; i++)
+        s->refused |= try_submit(s->batch, &requests[s->first + i], &s->heard[i]) != DGL_OK;
+    return NULL;
+}
+
+/* Two threads submit while a third one steps and sleeps if it has no work. */
+static void other_threads_submit(void **state)
+{
+    (void)state;
+    struct dgl_batch *b = open_batch(3, 0);
+    struct submitter submitters[2] = {{.batch = b, .first = 0}, {.batch = b, .first = 4}};
+    struct dgl_batch_info info = {.size = sizeof(info)};
+    pthread_t threads[2];
+    size_t left = 0;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, submit_four, &submitters[i]), 0);
+    for (uint64_t ended = 0; ended < REQUESTS;) {
+        assert_int_equal(dgl_batch_wait(b, 0, &left), DGL_OK);
+        assert_int_not_equal(left, 0);
+        assert_int_equal(dgl_batch_step(b, &left), DGL_OK);
+        dgl_batch_get_info(b, &info);
+        ended = info.finished + info.failed + info.cancelled;
+        assert_true(info.submitted <= REQUESTS);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(info.submitted, REQUESTS);
+    assert_int_equal(info.waiting + info.running, 0);
+    for (int i = 0; i < REQUESTS; i++) {
+        assert_false(submitters[i / 4].refused);
+        assert_as_alone(&submitters[i / 4].heard[i % 4], (size_t)i);
+    }
+    dgl_batch_destroy(&b);
+}
+
+static void *wake(void *priv)
+{
+    dgl_batch_wake(priv);
+    return NULL;
+}
+
+/* A wait ends with a request, after its time, or when it is woken, also in advance. */
+static void waiting_ends(void **state)
+{
+    (void)state;
+    struct dgl_batch *b = open_batch(1, 0);
+    struct heard h = {0};
+    pthread_t thread;
+    size_t left = 7;
+    assert_int_equal(dgl_batch_wait(b, 1000000, &left), DGL_OK);
+    assert_int_equal(left, 0);
+    dgl_batch_wake(b);
+    assert_int_equal(dgl_batch_wait(b, 0, &left), DGL_OK);
+    assert_int_equal(pthread_create(&thread, NULL, wake, b), 0);
+    assert_int_equal(dgl_batch_wait(b, 0, &left), DGL_OK);
+    pthread_join(thread, NULL);
+    assert_int_equal(left, 0);
+    submit(b, &requests[0], &h);
+    assert_int_equal(dgl_batch_wait(b, 0, &left), DGL_OK);
+    assert_int_equal(left, 1);
+    dgl_batch_cancel(b, h.id); /* before a step took it up */
+    run_all(b);
+    assert_int_equal(h.finished, 1);
+    assert_string_equal(dgl_finish_str(h.finish), "cancelled");
+    dgl_batch_destroy(&b);
 }
 
 /* Another thread cancels at any time: each request gets one finish_cb, and later requests are not
@@ -552,7 +630,7 @@ static void a_full_queue_is_busy(void **state)
     submit(b, &requests[1], &heard[1]);
     submit(b, &requests[2], &heard[2]);
     test_log_clear(&engine.log);
-    const char *const parts[] = {"1 request runs and", " 2 wait, as"};
+    const char *const parts[] = {"3 requests run and wait", "1 sequences and a queue of 2"};
     assert_refusal(&engine.log, try_submit(b, &requests[0], &heard[3]), DGL_ERR_BUSY, parts);
     test_log_clear(&engine.log);
     run_all(b);
@@ -761,6 +839,8 @@ int main(void)
         cmocka_unit_test(a_long_prompt_stops_nobody),
         cmocka_unit_test(who_came_first_runs_first),
         cmocka_unit_test(another_thread_cancels),
+        cmocka_unit_test(other_threads_submit),
+        cmocka_unit_test(waiting_ends),
         cmocka_unit_test(a_callback_submits),
         cmocka_unit_test(a_step_in_a_step_is_refused),
         cmocka_unit_test(dropped_in_every_state),

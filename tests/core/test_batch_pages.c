@@ -75,7 +75,7 @@ static uint32_t run_all(struct dgl_batch *b)
     size_t left = 1;
     uint32_t most = 0;
     for (int steps = 0; left > 0; steps++) {
-        struct dgl_batch_info info;
+        struct dgl_batch_info info = {.size = sizeof(info)};
         struct dgl_counters c;
         if (dgl_batch_step(b, &left) != DGL_OK)
             fail_msg("step: %s", engine.log.text);
@@ -91,7 +91,7 @@ static uint32_t run_all(struct dgl_batch *b)
 
 static void close_batch(struct dgl_batch **b)
 {
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     dgl_batch_get_info(*b, &info);
     assert_int_equal(info.pages_used, 0);
     assert_int_equal(info.running + info.waiting, 0);
@@ -139,7 +139,7 @@ static void test_crowd(void **state)
     static struct heard heard[REQUESTS];
     int32_t ids[SYSTEM + TAIL];
     struct dgl_counters before, after;
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     struct dgl_batch *b =
         open_batch(dgl_batch_params(.sequences = row->sequences, .chunk = row->chunk));
     memset(heard, 0, sizeof(heard));
@@ -254,7 +254,7 @@ static void test_shortage(void **state)
     const struct shortage *row = *state;
     static struct heard heard[REQUESTS];
     struct heard *cancelled = NULL;
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     struct dgl_batch *b =
         open_batch(dgl_batch_params(.sequences = row->sequences, .context = 256,
                                     .cache_tokens = row->cache_tokens, .invariant = row->apart));
@@ -377,7 +377,7 @@ static void test_rush(void **state)
     int begun = 0;
     uint64_t least = 0;
     struct dgl_counters before, after;
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     struct dgl_batch *b =
         open_batch(dgl_batch_params(.sequences = row->sequences, .context = CONTEXT,
                                     .cache_tokens = row->cache_tokens, .chunk = 128));
@@ -453,7 +453,7 @@ static void test_refusal(void **state)
 static void a_context_is_lowered(void **state)
 {
     (void)state;
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     struct dgl_batch *b = open_batch(dgl_batch_params(.sequences = 2, .cache_tokens = 200));
     dgl_batch_get_info(b, &info);
     assert_int_equal(info.context, 256);
@@ -487,7 +487,7 @@ static void test_room(void **state)
                                    .groups = !row->apart};
     const struct dgl_batch_params *params =
         dgl_batch_params(.sequences = row->sequences, .invariant = row->apart);
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     uint64_t own;
     gl_fail_reset();
     struct dgl_batch *b = open_batch(params);

@@ -146,7 +146,7 @@ static void test_preempted(void **state)
     const struct dgl_model_info *info = dgl_model_get_info(engine.model);
     struct dgl_logit_bias never_ends[MODEL_MAX_STOP_IDS];
     struct dgl_batch *b = NULL;
-    struct dgl_batch_info before, after;
+    struct dgl_batch_info before = {0}, after = {0};
     for (size_t i = 0; i < info->num_stop_ids; i++)
         never_ends[i] = (struct dgl_logit_bias){info->stop_ids[i].id, -100.0f};
     const struct dgl_request_params *longer =

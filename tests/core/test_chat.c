@@ -26,7 +26,7 @@ static void say(struct dgl_chat *chat, const char *text)
 
 static struct dgl_generate_result answer(struct dgl_chat *chat, int32_t tokens)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     enum dgl_status status =
         dgl_chat_answer(chat, dgl_generate_params(.max_tokens = tokens, .ignore_eos = true), &r);
     if (status != DGL_OK)
@@ -36,7 +36,7 @@ static struct dgl_generate_result answer(struct dgl_chat *chat, int32_t tokens)
 
 static struct dgl_message message(const struct dgl_chat *chat, size_t index)
 {
-    struct dgl_message m;
+    struct dgl_message m = {.size = sizeof(m)};
     dgl_chat_message(chat, index, &m);
     return m;
 }
@@ -159,7 +159,7 @@ static void full_context_is_refused(void **state)
     (void)state;
     struct dgl_session *s = small_session();
     struct dgl_chat *chat = open_chat(s, false);
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     enum dgl_status status = DGL_OK;
     test_log_clear(&engine.log);
     for (int turn = 0; turn < 20 && status == DGL_OK; turn++) {
@@ -265,7 +265,7 @@ static void misuse_is_explained(void **state)
 {
     (void)state;
     struct dgl_chat *chat = NULL;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_chat_create(NULL, &chat), DGL_ERR_INVALID_ARG);
     assert_int_equal(dgl_chat_create(dgl_chat_params(.tmpl = tmpl), &chat), DGL_ERR_INVALID_ARG);
     test_log_clear(&engine.log);

@@ -70,7 +70,7 @@ static int engine_teardown(void **state)
 
 static struct dgl_generate_result generate(struct engine *e, const char *prompt, int32_t tokens)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     e->told.calls = e->told.done = e->told.total = 0;
     if (dgl_generate(e->session, dgl_generate_params(.prompt = prompt, .max_tokens = tokens), &r) !=
         DGL_OK)
@@ -98,7 +98,7 @@ static void test_cancel(void **state)
     assert_int_equal(e->told.calls, 3);
     assert_int_equal(dgl_session_len(e->session), 0);
 
-    struct dgl_smoke_result smoke;
+    struct dgl_smoke_result smoke = {.size = sizeof(smoke)};
     e->told = (struct told){.refuse = true, .stop_after = 1};
     assert_int_equal(dgl_verify_smoke(e->session, NULL, &smoke), DGL_ERR_CANCELLED);
     assert_int_equal(e->told.calls, 2);

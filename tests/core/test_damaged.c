@@ -52,7 +52,7 @@ static void make_forms(void)
     }
     tiny_llama_write(paths[0], &sizes);
     for (int i = 2; i > 0; i--) { /* GGUF cannot store the tokenizer, and is written without it */
-        struct dgl_convert_result result;
+        struct dgl_convert_result result = {.size = sizeof(result)};
         struct test_log t;
         test_log_init(&t, DGL_LOG_ERROR);
         if (dgl_convert(
@@ -143,9 +143,9 @@ static void use_model(const char *path, bool smoke)
     const int32_t ids[] = {1, 2, 3, 4};
     struct dgl_model *m = NULL;
     struct dgl_session *s = NULL;
-    struct dgl_generate_result r;
-    struct dgl_perplexity_result ppl;
-    struct dgl_smoke_result result;
+    struct dgl_generate_result r = {.size = sizeof(r)};
+    struct dgl_perplexity_result ppl = {.size = sizeof(ppl)};
+    struct dgl_smoke_result result = {.size = sizeof(result)};
     float *logits = NULL;
     size_t rows;
     bool loaded = one_line(

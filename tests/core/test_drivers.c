@@ -120,7 +120,7 @@ static void check_logits(void)
 
 static void check_sampled_case(const struct sampled_case *c, size_t steps)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     steps = steps < c->count ? steps : c->count;
     assert_int_equal(
         dgl_generate(engine.session,
@@ -149,7 +149,7 @@ static void check_readback(void)
     const struct reference_prompt *p = &used.prompt[0];
     int32_t first[MAX_STEPS] = {0};
     for (int32_t interval = 1; interval <= 5; interval += 4) {
-        struct dgl_generate_result r;
+        struct dgl_generate_result r = {.size = sizeof(r)};
         assert_int_equal(
             dgl_generate(engine.session,
                          dgl_generate_params(.ids = p->ids, .num_ids = p->num_ids,

@@ -65,7 +65,7 @@ static void know_that_it_is_faster(void)
 
 static struct dgl_executor_info chosen(void)
 {
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     dgl_model_executor(engine.model, &info);
     return info;
 }
@@ -425,7 +425,7 @@ static void test_choice(void **state)
     dgl_session_trim(engine.session, 0);
     engine.session->state.runner.wait_executor = c->waits;
     engine.model->shard->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     enum dgl_status status =
         dgl_generate(engine.session,
                      dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = c->tokens,
@@ -489,7 +489,7 @@ static void test_bounded(void **state)
 static void test_trial_counts_nothing(void **state)
 {
     (void)state;
-    struct dgl_generate_result r[2];
+    struct dgl_generate_result r[2] = {0};
     injector = (struct injector){0};
     injector_install(&injector, engine.model, DGL_EXECUTOR_PERSISTENT);
     for (int round = 0; round < 2; round++) { /* the first one tries, the second one knows */
@@ -677,7 +677,7 @@ static void test_software_is_refused(void **state)
     if (!dgl_device_get_info(engine.device)->software)
         SKIP("a hardware device");
     struct dgl_model *model = NULL;
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     const char *const parts[] = {"persistent", "renders in software"};
     test_log_clear(&engine.log);
     enum dgl_status status = dgl_model_load(

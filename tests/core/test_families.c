@@ -138,7 +138,7 @@ static void fixture_is_understood(void **state)
 /* Converts into `dir`/pack and opens that. */
 static struct dgl_model_file *pack_open(const char *source, const char *dir, const char *quantize)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     char *path = dgl_path_join(dir, "pack");
     struct dgl_convert_params params = {
         .in = source, .out = path, .quantize = quantize, .force = true, .threads = 1};

@@ -68,7 +68,7 @@ static void logits_are_those_of_the_dequantised_weights(void **state)
 {
     const struct row *row = *state;
     struct process_result r;
-    struct dgl_convert_result converted;
+    struct dgl_convert_result converted = {.size = sizeof(converted)};
     char code[512], *dir = test_tmpdir();
     char *typed = dgl_path_join(dir, "typed.gguf"), *plain = dgl_path_join(dir, "plain");
     size_t count = 0, other = 0;

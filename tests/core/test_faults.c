@@ -62,7 +62,7 @@ static enum dgl_status try_session(struct tiny_engine *e)
 
 static enum dgl_status try_new_session(struct tiny_engine *e)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     struct dgl_session *s = NULL;
     enum dgl_status status = dgl_session_create(e->model, NULL, &s);
     if (status != DGL_OK)
@@ -81,7 +81,7 @@ static enum dgl_status try_new_session(struct tiny_engine *e)
 
 static enum dgl_status try_generate(struct tiny_engine *e)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     enum dgl_status status = dgl_generate(
         e->session, dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER, .ignore_eos = true), &r);
     if (status == DGL_OK && r.finish == DGL_FINISH_CANCELLED)
@@ -94,7 +94,7 @@ static enum dgl_status try_generate(struct tiny_engine *e)
 
 static enum dgl_status try_profile(struct tiny_engine *e)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     struct dgl_limits *limits = &e->device->plan.limits, before = *limits;
     limits->max_buffer_bytes = 1 << 20; /* of the copy that bandwidth is measured with */
     dgl_session_trim(e->session, 0);
@@ -155,7 +155,7 @@ static enum dgl_status try_embed(struct tiny_engine *e)
 /* Text in, text out: with the tokenizer. */
 static enum dgl_status try_text(struct tiny_engine *e)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     enum dgl_status status = dgl_generate(
         e->session, dgl_generate_params(.prompt = "the cat", .max_tokens = 3, .ignore_eos = true),
         &r);
@@ -168,7 +168,7 @@ static enum dgl_status try_text(struct tiny_engine *e)
 static enum dgl_status try_perplexity(struct tiny_engine *e)
 {
     const char *const texts[] = {"the cat", "on the mat"};
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     enum dgl_status status =
         dgl_perplexity(e->session, dgl_perplexity_params(.texts = texts, .num_texts = 2), &r);
     if (status == DGL_OK)
@@ -178,7 +178,7 @@ static enum dgl_status try_perplexity(struct tiny_engine *e)
 
 static enum dgl_status try_bench(struct tiny_engine *e)
 {
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     struct dgl_limits *limits = &e->device->plan.limits, before = *limits;
     limits->max_buffer_bytes = 1 << 20; /* of the copy that bandwidth is measured with */
     enum dgl_status status = dgl_bench(
@@ -219,7 +219,7 @@ static enum dgl_status try_session_file(struct tiny_engine *e)
 
 static enum dgl_status try_smoke(struct tiny_engine *e)
 {
-    struct dgl_smoke_result r;
+    struct dgl_smoke_result r = {.size = sizeof(r)};
     enum dgl_status status = dgl_verify_smoke(e->session, NULL, &r);
     assert_true(status == DGL_OK || !r.passed);
     return status;
@@ -512,9 +512,9 @@ static void check_lost(struct tiny_engine *e)
 {
     struct dgl_session *s = NULL;
     struct dgl_model *model = NULL;
-    struct dgl_generate_result r;
-    struct dgl_perplexity_result ppl;
-    struct dgl_bench_result bench;
+    struct dgl_generate_result r = {.size = sizeof(r)};
+    struct dgl_perplexity_result ppl = {.size = sizeof(ppl)};
+    struct dgl_bench_result bench = {.size = sizeof(bench)};
     float *logits = NULL;
     size_t rows = 0;
     gl_fail_reset();
@@ -561,7 +561,7 @@ static void test_lost_while_decoding(void **state)
     (void)state;
     for (long n = 1; n < 8; n += 2) {
         struct tiny_engine e;
-        struct dgl_generate_result r;
+        struct dgl_generate_result r = {.size = sizeof(r)};
         open_engine(&e);
         /* Hardware queues a token before it reads the one before. */
         const bool software = dgl_device_get_info(e.device)->software;
@@ -592,7 +592,7 @@ static void test_readback_that_fails(void **state)
     struct tiny_engine e;
     open_engine(&e);
     for (long n = 0; n < 4; n++) {
-        struct dgl_generate_result r;
+        struct dgl_generate_result r = {.size = sizeof(r)};
         gl_fail_reset();
         test_log_clear(&e.log);
         gl_fail.readbacks = n;

@@ -423,7 +423,7 @@ static void test_cancelled_anywhere_stays_consistent(void **state)
     tiny_greedy(s, ids, 40, want, 6);
     for (int round = 0; round < 40; round++) {
         struct late_canceller c = {.session = s, .delay = (useconds_t)(test_rand(&seed) % 4000)};
-        struct dgl_generate_result r;
+        struct dgl_generate_result r = {.size = sizeof(r)};
         pthread_t thread;
         dgl_session_trim(s, (int32_t)(test_rand(&seed) % 40));
         assert_int_equal(pthread_create(&thread, NULL, cancel_late, &c), 0);
@@ -673,7 +673,7 @@ static const struct refusal refusals[] = {
 static void test_refusal(void **state)
 {
     const struct refusal *row = *state;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     test_log_clear(&engine.log);
     assert_int_equal(dgl_generate(engine.session, &row->p, &r), DGL_ERR_INVALID_ARG);
     assert_int_equal(engine.log.errors, 1);
@@ -701,7 +701,7 @@ static void test_logits_that_are_not_numbers(void **state)
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     e.dir = dir;
     for (int32_t interval = 1; interval <= 8; interval += 7) {
-        struct dgl_generate_result r;
+        struct dgl_generate_result r = {.size = sizeof(r)};
         test_log_clear(&e.log);
         assert_int_equal(dgl_generate(e.session,
                                       dgl_generate_params(WITH_PROMPT, .max_tokens = 5,

@@ -126,7 +126,7 @@ static void test_special_tokens_in_the_prompt(void **state)
 static void test_invalid_utf8_prompt(void **state)
 {
     (void)state;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     test_log_clear(&engine.log);
     assert_int_equal(
         dgl_generate(engine.session, dgl_generate_params(.prompt = "a\xff z", .max_tokens = 4), &r),
@@ -268,7 +268,7 @@ static void test_ignore_eos_goes_beyond(void **state)
 static void test_smoke_passes(void **state)
 {
     (void)state;
-    struct dgl_smoke_result r;
+    struct dgl_smoke_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_verify_smoke(engine.session, NULL, &r), DGL_OK);
     if (!r.passed)
         fail_msg("%s", r.fault);

@@ -215,7 +215,7 @@ static void check_generated(int32_t interval)
     int32_t ids[IDS + ANSWER], best;
     size_t count = (size_t)open.family->prompt;
     struct dgl_session *s = session_of(0);
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_generate(s,
                                   dgl_generate_params(.ids = prompt_ids(), .num_ids = count,
                                                       .max_tokens = ANSWER, .ignore_eos = true,

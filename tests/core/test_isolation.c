@@ -38,7 +38,7 @@ static void *work(void *priv)
         if (w->status == DGL_OK)
             w->status = dgl_session_create(model, NULL, &session);
         for (int i = 0; i < 3 && w->status == DGL_OK; i++) {
-            struct dgl_generate_result r;
+            struct dgl_generate_result r = {.size = sizeof(r)};
             w->status = dgl_generate(
                 session, dgl_generate_params(.prompt = prompt, .max_tokens = ANSWER), &r);
             bool same = r.num_tokens == ANSWER && memcmp(r.tokens, want, sizeof(want)) == 0;
@@ -95,7 +95,7 @@ static int child(void)
     struct dgl_device *device = NULL;
     struct dgl_model *model = NULL;
     struct dgl_session *session = NULL;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     const struct dgl_log *log = &engine.log.log;
     bool ok = true;
     alarm(60); /* a driver that waits for its threads would never return */
@@ -117,7 +117,7 @@ static void test_fork(void **state)
 {
     (void)state;
     int result = -1;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     test_log_clear(&engine.log);
     fflush(stdout);
     pid_t pid = fork();

@@ -256,11 +256,11 @@ static void test_answer(void **state)
 {
     const struct answer *row = *state;
     struct tiny_engine e;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     struct dgl_session *other = NULL;
     gl_fail_reset();
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .context = CONTEXT});
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     dgl_session_estimate(e.model, NULL, &mem);
     assert_int_equal(e.model->shard->kv.bytes, mem.kv_bytes / 2);
     if (row->few_bytes) {
@@ -298,7 +298,7 @@ static void test_growth_that_fails(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     struct listener l = {.e = &e, .meanwhile = BUFFERS_FAIL};
     gl_fail_reset();
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .context = CONTEXT});

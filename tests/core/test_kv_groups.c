@@ -54,7 +54,7 @@ static void run(const struct row *row, bool by_window, struct dgl_buf *seen)
     struct dgl_batch *batch = NULL;
     struct dgl_buf tokens[REQUESTS] = {{0}};
     struct dgl_counters counters;
-    struct dgl_memory memory;
+    struct dgl_memory memory = {.size = sizeof(memory)};
     size_t left = 1;
     test_log_init(&log, DGL_LOG_WARN);
     assert_int_equal(dgl_device_create(&log.log, dgl_device_params(.select = "any"), &device),

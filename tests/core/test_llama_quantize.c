@@ -57,7 +57,7 @@ static const struct row rows[] = {
 
 static void to_f32(const char *in, const char *out)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     struct dgl_convert_params params = {
         .in = in, .out = out, .to = "gguf", .quantize = "f32", .threads = 1};
     assert_int_equal(convert_model(NULL, &params, &result), DGL_OK);

@@ -33,7 +33,7 @@ static struct dgl_device *open_device(struct test_log *log)
 static struct dgl_memory plenty(void)
 {
     struct tiny_engine e;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     dgl_session_estimate(e.model, NULL, &mem);
     tiny_engine_close(&e);
@@ -46,7 +46,7 @@ static void test_estimate_of_default(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     dgl_session_estimate(e.model, NULL, &mem);
     assert_int_equal(mem.context, 128);
@@ -61,7 +61,7 @@ static void test_estimate_scales_with_context(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     dgl_session_estimate(e.model, dgl_session_params(.context = 50), &mem);
     assert_int_equal(mem.context, 50);
@@ -74,7 +74,7 @@ static void test_estimate_of_f32_cache(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .kv_type = DGL_KV_F32});
     dgl_session_estimate(e.model, NULL, &mem);
     assert_int_equal(mem.kv_bytes, 2 * 128 * KV_TOKEN);
@@ -86,7 +86,7 @@ static void test_chunk_beyond_the_context_costs_nothing(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_memory whole, beyond;
+    struct dgl_memory whole = {0}, beyond = {0};
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     dgl_session_estimate(e.model, dgl_session_params(.chunk = 128), &whole);
     dgl_session_estimate(e.model, dgl_session_params(.chunk = 512), &beyond);
@@ -98,7 +98,7 @@ static void test_chunk_counts(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_memory small, large;
+    struct dgl_memory small = {0}, large = {0};
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     dgl_session_estimate(e.model, dgl_session_params(.chunk = 8), &small);
     dgl_session_estimate(e.model, dgl_session_params(.chunk = 16), &large);
@@ -114,7 +114,7 @@ static void test_estimate_is_what_is_allocated(void **state)
     struct test_log log;
     struct dgl_model *model = NULL;
     struct dgl_session *session = NULL;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     struct dgl_device *dev = open_device(&log);
     int64_t before = gl_fail.live_bytes;
     assert_int_equal(dgl_model_load(dev, dgl_model_params(.path = dir), &model), DGL_OK);
@@ -153,7 +153,7 @@ static void test_available_shrinks(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_memory before, after;
+    struct dgl_memory before = {0}, after = {0};
     gl_fail.memory_free_bytes = 1 << 30;
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     dgl_session_estimate(e.model, NULL, &before);
@@ -173,7 +173,7 @@ static void test_unknown_memory_refuses_nothing(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     gl_fail.memory_unknown = true;
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     dgl_session_estimate(e.model, NULL, &mem);

@@ -43,7 +43,7 @@ static void a_session_goes_by_what_is_free_now(void **state)
     (void)state;
     struct tiny_engine e;
     struct dgl_session *s = NULL;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     available = 1024 * MIB;
     open_software(&e);
     dgl_session_estimate(e.model, NULL, &mem);
@@ -85,7 +85,7 @@ static void facts_are_the_budget(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_device_facts facts;
+    struct dgl_device_facts facts = {.size = sizeof(facts)};
     struct dgl_device *dev = NULL;
     available = 100 * MIB;
     open_software(&e);

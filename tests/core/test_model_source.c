@@ -39,7 +39,7 @@ static char *model_write(enum form form, int files)
         tiny_llama_write(dir, &m);
         test_write_file(dir, "chat_template.jinja", template, sizeof(template) - 1);
     } else {
-        struct dgl_convert_result result;
+        struct dgl_convert_result result = {.size = sizeof(result)};
         char *from = test_tmpdir(), *to = dgl_path_join(dir, "model.gguf");
         tiny_llama_write(from, &m);
         const struct dgl_convert_params params = {.in = from, .out = to};
@@ -83,7 +83,7 @@ static void same_tokens_as_from_files(void **state)
     struct dgl_device *dev = open_device(&log);
     struct dgl_model_file *file = NULL;
     struct dgl_template *template = NULL;
-    struct dgl_verify_result verified;
+    struct dgl_verify_result verified = {.size = sizeof(verified)};
     int32_t want[ANSWER], have[ANSWER];
     char *dir = model_write(row->form, row->files), path[512];
     snprintf(path, sizeof(path), "%s%s", dir, row->path);

@@ -197,7 +197,7 @@ static char *passes(void)
 static void test_prompt(void **state)
 {
     struct tiny_engine e;
-    struct dgl_pass_info info;
+    struct dgl_pass_info info = {.size = sizeof(info)};
     int32_t got[ANSWER], want[ANSWER];
     (void)state;
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
@@ -306,7 +306,7 @@ static size_t most_at_once(uint64_t token_ns)
 {
     struct tiny_engine e;
     struct dgl_batch *batch = NULL;
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     size_t left = 1, most = 0;
     open_slow(&e, 0, token_ns);
     assert_int_equal(dgl_batch_create(e.model, dgl_batch_params(.sequences = 4), &batch), DGL_OK);

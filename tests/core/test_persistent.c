@@ -116,8 +116,8 @@ static void wait_for_program(void)
  * prompt. Returns the number of dispatches of the answer. */
 static uint64_t compare(void)
 {
-    struct dgl_generate_result r[2], next[2];
-    struct dgl_executor_info info;
+    struct dgl_generate_result r[2] = {0}, next[2] = {0};
+    struct dgl_executor_info info = {.size = sizeof(info)};
     for (int i = 0; i < 2; i++) {
         use(i ? DGL_EXECUTOR_PERSISTENT : DGL_EXECUTOR_DISPATCH);
         if (i)
@@ -146,7 +146,7 @@ static uint64_t compare(void)
 static void test_tokens(void **state)
 {
     (void)state;
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     open_engine(&(struct tiny_engine_params){0});
     assert_int_equal(compare(), (ANSWER - 1 + INTERVAL - 1) / INTERVAL);
     dgl_model_executor(engine.model, &info);
@@ -157,7 +157,7 @@ static void test_tokens(void **state)
 static void test_parts(void **state)
 {
     (void)state;
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     struct tiny_llama sizes = tiny_llama_default();
     sizes.intermediate = 512; /* the gates of a layer fill a buffer */
     open_engine(

@@ -257,7 +257,7 @@ static void test_bench_runs_the_recipe_of_generation(void **state)
     (void)state;
     for (int software = 0; software < 2; software++) {
         struct tiny_engine e;
-        struct dgl_bench_result r;
+        struct dgl_bench_result r = {.size = sizeof(r)};
         open_engine(&e);
         e.device->info.software = software;
         assert_int_equal(

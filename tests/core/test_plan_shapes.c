@@ -466,7 +466,7 @@ static void check_cell(const struct shape *shape, int column, const char *plan)
 static void check_bytes(const struct planned *p, const struct shape *shape)
 {
     const struct model_desc *d = &p->model.desc;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     const struct plan_batch one = {
         .context = TABLE_CONTEXT, .sequences = 1, .rows = plan_default_rows(&p->plan)};
     plan_estimate(&p->plan, &one, 0, &mem);
@@ -510,7 +510,7 @@ static void check_estimate(const struct planned *p)
     if (pages >= plan_kv_pages(context))
         pages = plan_kv_pages(context);
     const int32_t whole = (int32_t)pages * DGL_KV_PAGE, most = whole < context ? whole : context;
-    struct dgl_memory mem;
+    struct dgl_memory mem = {.size = sizeof(mem)};
     per_page *= (uint64_t)p->model.desc.layers;
     const struct plan_batch one = {.context = context, .sequences = 1, .rows = rows};
     plan_estimate(&p->plan, &one, 0, &mem);
@@ -537,7 +537,7 @@ static void check_estimate(const struct planned *p)
     }
     /* For several sequences: the context and the memory of each, and the shared scratch. */
     struct plan_batch eight = one;
-    struct dgl_memory all;
+    struct dgl_memory all = {.size = sizeof(all)};
     uint64_t own;
     eight.sequences = 8;
     plan_estimate(&p->plan, &one, 0, &mem);

@@ -95,7 +95,7 @@ static double perplexity(const struct gate_row *row, const struct dgl_kernels *k
                                  .quantize = row->quantize,
                                  .chunk = PASS,
                                  .kernels = kernels};
-    struct dgl_perplexity_result result;
+    struct dgl_perplexity_result result = {.size = sizeof(result)};
     if (row->checkpoint)
         checkpoint_open(&run);
     else

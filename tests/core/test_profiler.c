@@ -21,7 +21,7 @@ static int reset(void **state)
 
 static struct dgl_bench_result bench(struct dgl_session *s, const struct dgl_bench_params *p)
 {
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_bench(s, p, &r), DGL_OK);
     return r;
 }
@@ -487,7 +487,7 @@ static const struct refusal refusals[] = {
 static void test_refusal(void **state)
 {
     const struct refusal *row = *state;
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     test_log_clear(&engine.log);
     assert_int_equal(dgl_bench(engine.session, &row->p, &r), DGL_ERR_INVALID_ARG);
     assert_int_equal(engine.log.errors, 1);
@@ -509,7 +509,7 @@ static bool cancel_second(void *priv, const char *what, uint64_t done, uint64_t 
 static void test_speed_of_the_device(void **state)
 {
     (void)state;
-    struct dgl_device_speed speed;
+    struct dgl_device_speed speed = {.size = sizeof(speed)};
     const uint64_t held = gl_device_memory(engine.device->gl).bytes;
     assert_int_equal(dgl_device_measure(engine.device, &speed), DGL_OK);
     assert_true(speed.dispatch_us > 0 && isfinite(speed.dispatch_us));
@@ -527,7 +527,7 @@ static void test_speed_of_the_device(void **state)
 static void test_progress_cancels(void **state)
 {
     (void)state;
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     int calls = 0;
     assert_int_equal(
         dgl_bench(engine.session,

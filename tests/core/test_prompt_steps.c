@@ -182,7 +182,7 @@ static void test_given_up(void **state)
             install(DGL_EXECUTOR_PERSISTENT, &c->sampling, true);
             injector.abort_at = at;
             struct dgl_generate_result r = answer(&c->sampling, prompt, (size_t)tokens, ANSWER);
-            struct dgl_executor_info info;
+            struct dgl_executor_info info = {.size = sizeof(info)};
             dgl_model_executor(engine.model, &info);
             if (r.num_tokens != ANSWER || memcmp(r.tokens, want.first, sizeof(want.first)) != 0)
                 fail_msg("dispatch %d of a prompt of %d given up: other tokens", at, tokens);

@@ -73,7 +73,7 @@ static void test_answer(void **state)
     open_engine(&e);
     tiny_greedy(e.session, prompt, PROMPT, (int32_t[ANSWER]){0}, ANSWER); /* all is compiled */
     for (long n = 0;; n += 3, losses++) {
-        struct dgl_generate_result r;
+        struct dgl_generate_result r = {.size = sizeof(r)};
         gl_fail_reset();
         test_log_clear(&e.log);
         dgl_session_trim(e.session, 0);

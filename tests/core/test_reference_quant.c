@@ -18,7 +18,7 @@ static void llama_q4_k_m_answers(void **state)
     (void)state;
     checkpoint_open(&run);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct dgl_generate_result r;
+        struct dgl_generate_result r = {.size = sizeof(r)};
         assert_int_equal(
             dgl_generate(run.engine.session,
                          dgl_generate_params(.prompt = rows[i].prompt, .max_tokens = 40), &r),

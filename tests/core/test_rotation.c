@@ -77,7 +77,7 @@ static void rotated_part_matches_the_oracle(void **state)
     double nmse = test_nmse(logits, want, TOKENS * VOCAB);
     printf("# %s: NMSE of the logits %.3g\n", row->name, nmse);
     assert_at_most(nmse, 1e-9);
-    struct dgl_smoke_result smoke;
+    struct dgl_smoke_result smoke = {.size = sizeof(smoke)};
     assert_int_equal(dgl_verify_smoke(e.session, NULL, &smoke), DGL_OK);
     if (!smoke.passed)
         fail_msg("%s: %s", row->name, smoke.fault);

@@ -138,7 +138,7 @@ static const char *const texts[] = {
 
 static struct dgl_perplexity_result ppl_of(const char *const *list, size_t count)
 {
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_perplexity(engine.session,
                                     dgl_perplexity_params(.texts = list, .num_texts = count), &r),
                      DGL_OK);
@@ -196,7 +196,7 @@ static void test_lengths_count(void **state)
     (void)state;
     static const size_t lens[] = {16};
     static const char *const cut[] = {"Once upon a time"};
-    struct dgl_perplexity_result a, b;
+    struct dgl_perplexity_result a = {0}, b = {0};
     assert_int_equal(
         dgl_perplexity(engine.session,
                        dgl_perplexity_params(.texts = texts, .lens = lens, .num_texts = 1), &a),
@@ -210,7 +210,7 @@ static void test_nothing_to_predict(void **state)
 {
     (void)state;
     static const char *const empty[] = {""};
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     test_log_clear(&engine.log);
     assert_int_equal(
         dgl_perplexity(engine.session, dgl_perplexity_params(.texts = empty, .num_texts = 1), &r),
@@ -227,7 +227,7 @@ static void test_text_beyond_the_context(void **state)
         text[i] = i % 4 == 3 ? ' ' : 'x';
     text[4000] = '\0';
     const char *const list[] = {texts[0], text};
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     test_log_clear(&engine.log);
     assert_int_equal(
         dgl_perplexity(engine.session, dgl_perplexity_params(.texts = list, .num_texts = 2), &r),
@@ -260,7 +260,7 @@ static void test_windows(void **state)
 {
     const struct stride *row = *state;
     const char *const list[] = {row->text};
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     struct dgl_session *s = NULL;
     int32_t *all = NULL;
     size_t count = 0, context = (size_t)row->context, reached = 0;
@@ -323,7 +323,7 @@ static void test_strides_out_of_range(void **state)
     (void)state;
     static const int32_t wrong[] = {-1, 256, 1000};
     static const char *const parts[] = {"a stride of ", "1 to 255"};
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         test_log_clear(&engine.log);
         enum dgl_status status =
@@ -346,7 +346,7 @@ static bool cancel_at_two(void *priv, const char *what, uint64_t done, uint64_t 
 static void test_progress_cancels(void **state)
 {
     (void)state;
-    struct dgl_perplexity_result r;
+    struct dgl_perplexity_result r = {.size = sizeof(r)};
     uint64_t last = 0;
     assert_int_equal(
         dgl_perplexity(engine.session,

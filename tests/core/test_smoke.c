@@ -13,7 +13,7 @@ static struct tiny_engine engine;
 
 static void fails_with(struct dgl_session *session, const char *name, const char *words)
 {
-    struct dgl_smoke_result r;
+    struct dgl_smoke_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_verify_smoke(session, NULL, &r), DGL_OK);
     if (r.passed)
         fail_msg("%s: passed with an error of %.3g and %.6f nats per token", name, r.error, r.nll);
@@ -23,7 +23,7 @@ static void fails_with(struct dgl_session *session, const char *name, const char
 
 static void passes(struct dgl_session *session, const char *name)
 {
-    struct dgl_smoke_result r;
+    struct dgl_smoke_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_verify_smoke(session, NULL, &r), DGL_OK);
     if (!r.passed)
         fail_msg("%s: %s", name, r.fault);
@@ -252,7 +252,7 @@ static void a_stored_expectation_is_read(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct dgl_smoke_result r;
+        struct dgl_smoke_result r = {.size = sizeof(r)};
         test_write_file(engine.path, "smoke.json", rows[i].text, strlen(rows[i].text));
         test_log_clear(&engine.log);
         assert_int_equal(dgl_verify_smoke(engine.session, NULL, &r), rows[i].status);
@@ -275,7 +275,7 @@ static bool stop_at_once(void *priv, const char *what, uint64_t done, uint64_t t
 static void progress_cancels(void **state)
 {
     int calls = 0;
-    struct dgl_smoke_result r;
+    struct dgl_smoke_result r = {.size = sizeof(r)};
     (void)state;
     assert_int_equal(
         dgl_verify_smoke(engine.session,
@@ -289,7 +289,7 @@ static void progress_cancels(void **state)
 
 static void what_cannot_be_judged_is_refused(void **state)
 {
-    struct dgl_smoke_result r;
+    struct dgl_smoke_result r = {.size = sizeof(r)};
     struct dgl_session *s = NULL;
     struct dgl_model *model = NULL;
     (void)state;

@@ -289,7 +289,7 @@ static void make_small(const char *dir)
     snprintf(small, 512, "%s/small", dir);
     assert_int_equal(mkdir(in, 0700), 0);
     tiny_llama_write(in, &sizes);
-    struct dgl_convert_result r;
+    struct dgl_convert_result r = {.size = sizeof(r)};
     assert_int_equal(
         dgl_convert(NULL,
                     dgl_convert_params(.in = in, .out = small, .quantize = "q4_k_m", .threads = 1),

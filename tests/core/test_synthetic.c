@@ -98,7 +98,7 @@ static void test_bench(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     open_format(&e, "synthetic:story-llama:q4_k_m");
     assert_int_equal(dgl_bench(e.session,
                                dgl_bench_params(.prompt_tokens = 64, .decode_tokens = 8,

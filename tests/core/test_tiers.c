@@ -206,7 +206,7 @@ static float *run_with(const struct run *row, const char *const *hints, const st
     struct tiny_llama sizes = tiny_llama_default();
     struct tiny_engine e;
     struct dgl_kernels *kernels = NULL;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     int32_t ids[PROMPT];
     sizes.layers = 1;
     sizes.heads = HEADS;

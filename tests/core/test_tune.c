@@ -107,7 +107,7 @@ static void test_worst_is_replaced(void **state)
 {
     struct dgl_kernels *kernels = kernels_of("worst.comp", NULL);
     struct opened o = open_model(kernels, true);
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     (void)state;
     assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = "attn_norm"), &r), DGL_OK);
     assert_int_equal(r.num_ops, 1);
@@ -149,7 +149,7 @@ static void test_operation(void **state)
 {
     const struct operation_case *c = *state;
     struct opened o = open_model(NULL, true);
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = c->name), &r), DGL_OK);
     assert_int_equal(r.num_ops, 1);
     const struct dgl_tune_op *op = &r.ops[0];
@@ -170,7 +170,7 @@ static void test_batch_bodies(void **state)
 {
     struct opened o = open_model(NULL, true);
     struct plan *plan = &o.model->shard->engine->plan;
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     size_t bodies = 0, tuned = 0;
     (void)state;
     assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = "head"), &r), DGL_OK);
@@ -227,7 +227,7 @@ static void test_compare(void **state)
 {
     struct dgl_kernels *kernels = kernels_of("worst.comp", NULL);
     struct opened o = open_model(kernels, false);
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     (void)state;
     assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = "attn_norm", .compare = true), &r),
                      DGL_OK);
@@ -272,7 +272,7 @@ static void test_cancelled(void **state)
 {
     const struct cancel_case *c = *state;
     struct opened o = open_model(NULL, true);
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     size_t counts[2] = {0};
     assert_int_equal(dgl_tuned_reset(device), DGL_OK);
     assert_int_equal(dgl_tune(o.session,
@@ -313,7 +313,7 @@ static void test_short_calls_get_on(void **state)
     assert_int_equal(dgl_tuned_reset(device), DGL_OK);
     for (size_t call = 1; call <= 3; call++) {
         struct all_stored all = {.count = 0};
-        struct dgl_tune_result r;
+        struct dgl_tune_result r = {.size = sizeof(r)};
         assert_int_equal(
             dgl_tune(o.session, dgl_tune_params(.op = "sample_pick", .progress_cb = stop_after_one),
                      &r),
@@ -348,7 +348,7 @@ static void test_refusal(void **state)
 {
     const struct bad_case *c = *state;
     struct opened o = open_model(NULL, true);
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     test_log_clear(&log_);
     enum dgl_status status = dgl_tune(o.session, &c->params, &r);
     assert_refusal(&log_, status, DGL_ERR_INVALID_ARG, c->parts);

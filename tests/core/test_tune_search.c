@@ -179,7 +179,7 @@ static void tune(const struct dgl_tune_params *params, struct dgl_tune_result *r
 static void tuned_is_not_slower(void **state)
 {
     const struct clock_case *c = *state;
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     gpu.noise = c->noise;
     gpu.drift = c->drift;
     gpu.slow_spans = c->slow_spans;
@@ -230,7 +230,7 @@ static const struct time_case {
 static void ends_in_time(void **state)
 {
     const struct time_case *c = *state;
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     gpu.noise = gpu.drift = 0;
     gpu.slow_spans = 0;
     gpu.compile_ns = c->compile_ns;
@@ -358,7 +358,7 @@ static void layouts_are_candidates(void **state)
 {
     const struct layout_case *c = *state;
     struct dgl_kernels *kernels = native_kernels();
-    struct dgl_tune_result r;
+    struct dgl_tune_result r = {.size = sizeof(r)};
     int32_t before[ANSWER], after[ANSWER];
     if (!dgl_device_get_info(device)->software) {
         dgl_kernels_destroy(&kernels);

@@ -291,7 +291,7 @@ static void test_scores(void **state)
     char text[121];
     const char *texts[] = {text};
     struct tiny_engine e;
-    struct dgl_perplexity_result ppl;
+    struct dgl_perplexity_result ppl = {.size = sizeof(ppl)};
     struct dgl_counters before, after;
     float *logits = checked(calloc(VOCAB, sizeof(*logits)));
     (void)state;

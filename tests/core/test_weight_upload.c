@@ -55,7 +55,7 @@ static struct dgl_device *open_device(struct test_log *log)
  * with test_tmpdir_remove() and frees the path. */
 static char *large_gguf(const char *quantize, char **dir)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     char *from = test_tmpdir(), *out;
     *dir = test_tmpdir();
     out = checked(dgl_path_join(*dir, "model.gguf"));

@@ -252,7 +252,7 @@ static bool no_further(void *priv, const char *what, uint64_t done, uint64_t tot
 /* Tunes at most one operation. */
 static enum dgl_status call_tune(struct dgl_str in)
 {
-    struct dgl_tune_result result;
+    struct dgl_tune_result result = {.size = sizeof(result)};
     const char *op = text(&in);
     enum dgl_status status =
         dgl_tune(world.ids,
@@ -315,8 +315,8 @@ static enum dgl_status call_kernels(struct dgl_str in)
         status = dgl_kernels_overrides(log_of_world, kernels, pass_override, NULL);
         if (status == DGL_OK)
             fuzz_check_status(&world.log, status);
-        status = dgl_kernels_template(log_of_world, kernels, flag ? flag : "", hints ? hints : "",
-                                      &text_of, &len);
+        status = dgl_kernels_template(log_of_world, kernels, NULL, flag ? flag : "",
+                                      hints ? hints : "", &text_of, &len);
         FUZZ_CHECK((status == DGL_OK) == (text_of != NULL));
         dgl_free(text_of);
         fuzz_check_status(&world.log, status);
@@ -456,6 +456,12 @@ static enum dgl_status call_inspect(struct dgl_str in)
     enum dgl_status status =
         dgl_inspect(log_of_world, dgl_inspect_params(.path = path ? path : named), &model);
     FUZZ_CHECK((status == DGL_OK) == (model != NULL));
+    struct dgl_tensor_info tensor = {0};
+    struct dgl_template_info templ = {0};
+    const size_t tensors = dgl_model_file_num_tensors(model);
+    const size_t templates = dgl_model_file_num_templates(model);
+    FUZZ_CHECK((dgl_model_file_tensor(model, 0, &tensor) == DGL_OK) == (tensors > 0));
+    FUZZ_CHECK((dgl_model_file_template(model, 0, &templ) == DGL_OK) == (templates > 0));
     dgl_model_file_destroy(&model);
     free(path);
     return status;
@@ -477,9 +483,29 @@ static enum dgl_status call_override(struct dgl_str in)
     return status;
 }
 
+/* Functions that return facts. They fail only for NULL. */
+static enum dgl_status call_facts(struct dgl_str in)
+{
+    struct dgl_error why;
+    struct dgl_device_facts facts = {0};
+    struct dgl_counters counters;
+    struct dgl_memory memory = {0};
+    struct dgl_pass_info passes = {0};
+    struct dgl_executor_info executor = {0};
+    const struct dgl_session_params params = {.context = number(&in), .chunk = number(&in)};
+    need(dgl_device_error(world.device, &why));
+    need(dgl_device_get_facts(world.device, &facts));
+    need(dgl_device_get_counters(world.device, &counters));
+    need(dgl_session_estimate(world.small, &params, &memory));
+    need(dgl_session_passes(world.ids, &passes));
+    need(dgl_model_executor(world.small, &executor));
+    FUZZ_CHECK(executor.name && executor.reason && passes.most > 0);
+    return DGL_OK;
+}
+
 static enum dgl_status call_verify(struct dgl_str in)
 {
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     const char *named = text(&in);
     return dgl_verify(log_of_world, dgl_verify_params(.path = named, .cache_dir = ""), &result);
 }
@@ -495,7 +521,7 @@ static enum dgl_status call_convert(struct dgl_str in)
                                         .hash = text(&in),
                                         .threads = 1,
                                         .force = true};
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     unsigned flags = fuzz_byte(&in);
     params.fuse_gate_up = flags & 1;
     params.transpose_weights = flags & 2;
@@ -589,7 +615,7 @@ static enum dgl_status call_logits(struct dgl_str in)
 
 static enum dgl_status call_perplexity(struct dgl_str in)
 {
-    struct dgl_perplexity_result result;
+    struct dgl_perplexity_result result = {.size = sizeof(result)};
     const char *list[3];
     size_t count = 0;
     struct dgl_session *s = fuzz_byte(&in) == 'i' ? world.ids : world.text;
@@ -607,7 +633,7 @@ static enum dgl_status call_sampling_check(struct dgl_str in)
 
 static enum dgl_status call_generate(struct dgl_str in)
 {
-    struct dgl_generate_result result;
+    struct dgl_generate_result result = {.size = sizeof(result)};
     struct dgl_generate_params params = {.sampling = sampling(&in)};
     int32_t ids[MAX_IDS];
     const char *stop;
@@ -634,7 +660,7 @@ static enum dgl_status call_generate(struct dgl_str in)
 static enum dgl_status call_bench(struct dgl_str in)
 {
     static int calls_made;
-    struct dgl_bench_result result;
+    struct dgl_bench_result result = {.size = sizeof(result)};
     struct dgl_bench_params params = {.prompt_tokens = number(&in),
                                       .decode_tokens = number(&in),
                                       .depth = number(&in),
@@ -651,7 +677,7 @@ static enum dgl_status call_bench(struct dgl_str in)
 
 static enum dgl_status call_smoke(struct dgl_str in)
 {
-    struct dgl_smoke_result result;
+    struct dgl_smoke_result result = {.size = sizeof(result)};
     struct dgl_session *s = fuzz_byte(&in) == 'i' ? world.ids : world.text;
     return dgl_verify_smoke(s, NULL, &result);
 }
@@ -679,7 +705,9 @@ static enum dgl_status call_chat(struct dgl_str in)
     if (status == DGL_OK)
         status = dgl_chat_answer(chat, dgl_generate_params(.max_tokens = 4), &result);
     if (status == DGL_OK) {
+        struct dgl_message message = {0};
         FUZZ_CHECK(dgl_chat_num_messages(chat) > 0);
+        need(dgl_chat_message(chat, 0, &message));
         status = dgl_chat_save(chat, &json, &len);
         FUZZ_CHECK(json && strlen(json) == len);
     }
@@ -707,7 +735,7 @@ static void count_end(void *priv, const struct dgl_request_result *result)
 static enum dgl_status call_batch(struct dgl_str in)
 {
     struct dgl_batch *batch = NULL;
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     const unsigned flags = fuzz_byte(&in);
     unsigned told = flags >> 1 & 1;
     uint64_t first = 0, second = 0;
@@ -739,6 +767,8 @@ static enum dgl_status call_batch(struct dgl_str in)
     params.no_reuse = flags & 8;
     if (status == DGL_OK)
         status = dgl_batch_submit(batch, &params, &first);
+    if (status == DGL_OK)
+        status = dgl_batch_wait(batch, 0, &left);
     if (status == DGL_OK)
         status = dgl_batch_step(batch, &left);
     if (status == DGL_OK)
@@ -828,7 +858,7 @@ static enum dgl_status call_model_sampling(struct dgl_str in)
 static enum dgl_status call_estimate(struct dgl_str in)
 {
     struct dgl_model_file *model = NULL;
-    struct dgl_memory memory;
+    struct dgl_memory memory = {.size = sizeof(memory)};
     struct dgl_estimate_params params = {
         .context = number(&in), .available_bytes = word(&in), .sequences = number(&in)};
     need(dgl_inspect(log_of_world, dgl_inspect_params(.path = BUNDLED), &model));
@@ -929,7 +959,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
     call_measure,        call_selftest,       call_kernels_check,  call_kernels_bench,
     call_tune,           call_tuned,          call_batch,          call_reply,
-    call_clone,          call_session_file,   call_override,
+    call_clone,          call_session_file,   call_override,       call_facts,
 };
 
 void fuzz_one(struct dgl_str input)

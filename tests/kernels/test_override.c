@@ -433,7 +433,7 @@ static void test_hint_is_named_as_the_reason(void **state)
 static void test_kernels_are_named_when_logits_are_not_numbers(void **state)
 {
     (void)state;
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     char *path = write_edited("norm_rms", "inversesqrt(", "inversesqrt(-"), wanted[4300];
     assert_int_equal(swap_as(path, true), DGL_OK);
     snprintf(wanted, sizeof(wanted), "try without them: norm_rms (%s); the model's", path);

@@ -59,7 +59,7 @@ static enum dgl_status write_checkpoint(struct shape_run *r)
 
 static enum dgl_status convert(struct shape_run *r)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     enum dgl_status status = dgl_convert(
         r->log,
         dgl_convert_params(.in = r->checkpoint, .out = r->pack, .quantize = "q4_k_m", .fast = true),
@@ -78,7 +78,7 @@ static void choose_prompt(struct shape_run *r, int32_t vocab)
 /* 8 greedy tokens by decoding, then the logits of every position by prefill. */
 static enum dgl_status run_session(struct shape_run *r, struct dgl_session *session)
 {
-    struct dgl_generate_result result;
+    struct dgl_generate_result result = {.size = sizeof(result)};
     size_t rows;
     enum dgl_status status =
         dgl_generate(session,
@@ -111,7 +111,7 @@ static enum dgl_status load_and_run(struct shape_run *r)
     start = dgl_now_ns();
     if (status == DGL_OK) {
         const struct dgl_model_info *info = dgl_model_get_info(model);
-        struct dgl_memory memory;
+        struct dgl_memory memory = {.size = sizeof(memory)};
         dgl_session_estimate(model, NULL, &memory);
         r->weight_bytes = memory.weight_bytes;
         choose_prompt(r, info->vocab);

@@ -160,7 +160,7 @@ static void run_part(bool invariant, double share)
     static struct soak soak;
     static struct soak_memory memory;
     const char *what = invariant ? "batch, invariant" : "batch";
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     pthread_t thread;
     size_t left = 1;
     memset(&soak, 0, sizeof(soak));

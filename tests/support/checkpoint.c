@@ -27,7 +27,7 @@ void checkpoint_open(struct checkpoint_run *run)
     snprintf(pack, sizeof(pack), "%s", dir);
     reference_load(dir, &run->ref);
     if (run->quantize) {
-        struct dgl_convert_result converted;
+        struct dgl_convert_result converted = {.size = sizeof(converted)};
         char from[512];
         snprintf(from, sizeof(from), "%s", dir);
         run->tmp = test_tmpdir();

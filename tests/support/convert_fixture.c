@@ -41,7 +41,7 @@ int fixture_teardown(void **state)
 
 enum dgl_status convert_with(struct fixture *f, struct dgl_convert_params p)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     p.in = p.in ? p.in : f->in;
     p.out = p.out ? p.out : f->out;
     p.threads = p.threads ? p.threads : 2;

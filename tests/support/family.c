@@ -44,7 +44,7 @@ static void check(const struct family_case *c, const char *hints, size_t prompts
         reference_check_greedy(&engine, &ref, MARGIN);
         reference_check_forced(&engine, &ref, MARGIN);
     }
-    struct dgl_smoke_result smoke;
+    struct dgl_smoke_result smoke = {.size = sizeof(smoke)};
     assert_int_equal(dgl_verify_smoke(engine.session, NULL, &smoke), DGL_OK);
     if (!smoke.passed)
         fail_msg("%s: the smoke test fails: %s", c->name, smoke.fault);

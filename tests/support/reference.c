@@ -289,7 +289,7 @@ void reference_check_greedy(struct test_engine *e, const struct reference *ref, 
 {
     for (size_t i = 0; i < ref->count; i++) {
         const struct reference_prompt *p = &ref->prompt[i];
-        struct dgl_generate_result r;
+        struct dgl_generate_result r = {.size = sizeof(r)};
         assert_int_equal(dgl_generate(e->session,
                                       dgl_generate_params(.ids = p->ids, .num_ids = p->num_ids,
                                                           .max_tokens = (int32_t)p->num_greedy,
@@ -357,7 +357,7 @@ struct dgl_perplexity_result reference_evaluate(struct test_engine *e, const cha
         texts[used] = dgl_json_str(v).p;
         lens[used++] = dgl_json_str(v).len;
     }
-    struct dgl_perplexity_result result;
+    struct dgl_perplexity_result result = {.size = sizeof(result)};
     assert_int_equal(
         dgl_perplexity(e->session,
                        dgl_perplexity_params(.texts = texts, .lens = lens, .num_texts = used),

@@ -106,7 +106,7 @@ float *tiny_logits(struct dgl_session *s)
 struct dgl_generate_result tiny_generate(struct dgl_session *s,
                                          const struct dgl_generate_params *params)
 {
-    struct dgl_generate_result r;
+    struct dgl_generate_result r = {.size = sizeof(r)};
     assert_int_equal(dgl_generate(s, params, &r), DGL_OK);
     return r;
 }

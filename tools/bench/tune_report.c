@@ -48,7 +48,8 @@ static void put_candidates(struct dgl_buf *out, const struct dgl_tune_op *op)
         else
             dgl_buf_printf(out, "%12.2f  ", c->us);
         tune_put_name(out, c->kernel, c->tunes);
-        dgl_buf_printf(out, "%s%s%s%s", first ? " (default)" : "", winner ? " (taken)" : "",
+        dgl_buf_printf(out, "%s%s%s%s%s", first ? " (default)" : "", winner ? " (taken)" : "",
+                       c->builtin ? " (built in, compared only: files prevail)" : "",
                        c->reason[0] ? ": " : "", c->reason);
         if (!first && !winner && c == &op->candidates[op->best])
             dgl_buf_printf(out, " (%.2f in turn: not faster beyond doubt)", op->best_us);
@@ -111,6 +112,7 @@ void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
             dgl_jw_field_cstr(w, "tunes", c->tunes);
             dgl_jw_field_f64(w, "us", c->reason[0] ? NAN : c->us);
             dgl_jw_field_bool(w, "verified", c->verified);
+            dgl_jw_field_bool(w, "builtin", c->builtin);
             dgl_jw_field_cstr(w, "reason", c->reason[0] ? c->reason : NULL);
             dgl_jw_end_object(w);
         }

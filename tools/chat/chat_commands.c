@@ -201,7 +201,7 @@ static int run_stats(struct chat *c, const char *arg)
     char decode[32], prefill[32];
     (void)arg;
     for (size_t i = 0; i < messages; i++) {
-        struct dgl_message m;
+        struct dgl_message m = {.size = sizeof(m)};
         dgl_chat_message(c->talk, i, &m);
         answers += strcmp(m.role, "assistant") == 0;
     }

@@ -106,7 +106,7 @@ static int end_answer(struct chat *c, const struct dgl_generate_result *r, size_
 int turn_answer(struct chat *c)
 {
     struct dgl_generate_params params;
-    struct dgl_generate_result result;
+    struct dgl_generate_result result = {.size = sizeof(result)};
     size_t hidden = dgl_chat_num_hidden(c->talk);
     int code;
     prepare(c, true, &params);

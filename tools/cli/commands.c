@@ -343,7 +343,8 @@ const struct command commands[] = {
      "phase tokens`\n\n"
      "- `operations`: list of `op phase tokens request texts default_us tuned_us best_us spread "
      "winner best complete candidates`\n\n"
-     "`candidates` is a list of `kernel tunes us verified reason`; the first is the default. "
+     "`candidates` is a list of `kernel tunes us verified builtin reason`; the first is the "
+     "default. "
      "`us` is null if `reason` says why. If the default has a `reason`, no candidate is measured "
      "against it: all times are null, and the exit code is 1. `winner` and `best` are places in "
      "`candidates`. `complete` is false if time ended the search. `texts` identifies a set of "
@@ -352,7 +353,8 @@ const struct command commands[] = {
      "tuned_us spread time`. With `--reset`: `device` and `removed`, the number of results.",
      0, 0, command_tune, command_tune_check, NULL},
     {"kernels",
-     "list | show NAME | check [FILE|DIR] | bench NAME | diff [NAME] | new NAME --op OP | explain "
+     "list | show NAME | check [FILE|DIR] | bench NAME|FILE | diff [NAME] | new NAME --op OP | "
+     "explain "
      "[options]",
      "Show kernels, why each was chosen, and begin new ones",
      "- `list` prints the names of the kernels.\n\n"
@@ -361,8 +363,9 @@ const struct command commands[] = {
      "- `diff` shows the kernels and libs of given folders and files that differ from the "
      "built-in ones of the same name, as a unified diff. The exit code is 0 with and without a "
      "difference.\n\n"
-     "- `new` writes a copy of a built-in kernel under a new name, as a start. The copy runs "
-     "wherever the original fits. The file is NAME.comp unless `-o` is given.\n\n"
+     "- `new` writes a copy of a kernel under a new name, as a start. It is the kernel that the "
+     "device uses for the operation at a typical size. Without a device, it is the baseline. The "
+     "copy runs wherever the original fits. The file is NAME.comp unless `-o` is given.\n\n"
      "- `explain` lists every step of a model's plan. It prints the kernel, the reason, the "
      "reasons against the other kernels, the work groups, and the number of their invocations "
      "with work. Equal layers are listed once. With `--batch B`, it lists the pass over the next "
@@ -377,12 +380,19 @@ const struct command commands[] = {
      "then prints bytes and operations per second, as a share of the rate of copying memory. The "
      "share is above 100% if the data fit into the device's caches and stay there between "
      "rounds, as with a few tokens of a small model. If `--shape` has no type of weights, each "
-     "type that the kernel reads is measured.\n\n"
-     "`list`, `show`, `diff` and `new` open no device.\n\n"
+     "type that the kernel reads is measured. The cost of the timers is measured first and "
+     "subtracted. With `--against`, two kernels compute the same requests in turn, in five "
+     "rounds. A ratio above 1 means that the first kernel is faster. A difference that is not "
+     "larger than the spread of the ratio is no clear difference.\n\n"
+     "`list`, `show` and `diff` open no device.\n\n"
      "`--json`:\n\n"
      "- `list`: `name op variant origin sha256 summary`; `show` also `source`, and with "
      "`--generated` also `phase step shape`\n\n"
      "- `diff`: list of `name kind origin sha256 builtin diff`; `kind` is kernel or lib\n\n"
+     "- `bench`: `device`, and `times`: list of the fields of `list`, `verdict cases worst reason "
+     "request us best_us alone_us gbps gflops copy_gbps copy_share timer_us clock bytes flops`. "
+     "With `--against` also `against`: the fields of `list`, `verdict cases worst reason us ratio "
+     "ratio_spread rounds`\n\n"
      "- `explain`: the fields of `list`, `phase layer step shape reason`, `tunables`, `bytes` "
      "(of weights), `lazy` and `alternatives`. For passes over `tokens` tokens it has the sizes "
      "`groups` and `local` ([x, y, z]), and `launched` and `active`, the invocations of a "
@@ -411,6 +421,45 @@ const struct command commands[] = {
      0, 1, command_help, command_help_check, NULL},
     {0},
 };
+
+const struct command_example command_examples[] = {
+    {"generate -p 'Once upon a time' -n 64", "Continue a text with the bundled model."},
+    {"generate -m llama-3.2-1b-q4_k_m.gguf -f prompt.txt --temp 0",
+     "Continue a file with the likeliest tokens."},
+    {"chat -m Qwen/Qwen3-0.6B --system 'Answer in one sentence.'",
+     "Talk with a model of the Hub cache."},
+    {"convert model-folder model.gguf --quantize q4_k_m",
+     "Turn a Hugging Face folder into a quantised GGUF file."},
+    {"inspect -m model.gguf", "Show the parts of a model, and the memory that it needs."},
+    {"verify -m model-pack --smoke", "Check the hashes of a pack, and compute with it."},
+    {"models", "List the models on this machine."},
+    {"cache ls", "Show the compiled kernels and other files of the cache."},
+    {"devices", "Find out which GPU is used, and why another is not."},
+    {"selftest --quick", "Test the kernels on a new driver."},
+    {"tokenize -m model.gguf -p 'Hello'", "Show the tokens of a text."},
+    {"template -m model.gguf --messages messages.json --add-generation-prompt",
+     "Render a conversation as the prompt of a model."},
+    {"logits -m model.gguf --ids 1,2,3 -o logits.safetensors",
+     "Write the scores of the next token."},
+    {"perplexity -m model.gguf -f text.txt", "Measure how well a model predicts a text."},
+    {"bench -m model.gguf --json > before.json", "Measure the speed of a model."},
+    {"bench compare before.json after.json", "Compare two measurements."},
+    {"serve -m model.gguf --port 8080 --parallel 8", "Answer the clients of this machine."},
+    {"tune -m model.gguf", "Find the fastest kernels for a model on this device."},
+    {"kernels new my_norm --op norm -o my_norm.comp", "Write a starting point for a kernel."},
+    {"kernels bench my_norm --kernel-file my_norm.comp --against norm_rms",
+     "Compare it with the kernel that it started from."},
+    {0},
+};
+
+const char *command_json_details(const struct command *command)
+{
+    static const char start[] = "`--json`";
+    for (const char *p = command->details; p; p = (p = strstr(p, "\n\n")) ? p + 2 : NULL)
+        if (strncmp(p, start, strlen(start)) == 0)
+            return p;
+    return NULL;
+}
 
 const struct command *command_find(const char *name)
 {

@@ -40,6 +40,18 @@ bool command_tune_check(const struct options *opt);
 bool command_bench_check(const struct options *opt);
 bool command_help_check(const struct options *opt);
 
+/* A command line that shows what a command is for. */
+struct command_example {
+    const char *line; /* as typed, without "dopplergl " */
+    const char *what; /* one line, begins with a verb */
+};
+/* All examples, in the order of the commands, ended by a row without a line. */
+extern const struct command_example command_examples[];
+
+/* Returns the part of a command's details about `--json`, which is their end, or NULL if they have
+ * none. */
+const char *command_json_details(const struct command *command);
+
 /* All commands, ended by a row without a name. */
 extern const struct command commands[];
 /* Returns NULL if no command has that name. */

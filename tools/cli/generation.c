@@ -239,7 +239,7 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     report_counters(w, "prefill", &r->prefill);
     report_counters(w, "decode", &r->decode);
     dgl_jw_end_object(w);
-    struct dgl_pass_info passes;
+    struct dgl_pass_info passes = {.size = sizeof(passes)};
     dgl_session_passes(e->session, &passes);
     dgl_jw_field_object(w, "passes");
     dgl_jw_field_i64(w, "most", passes.most);

@@ -34,11 +34,19 @@ int help_about(const struct command *command)
 {
     struct dgl_buf out = {0};
     const struct option *o;
+    int examples = 0;
     dgl_buf_printf(&out, "usage: dopplergl %s", command->name);
     report_wrapped(&out, out.len, 11, command->usage);
     dgl_buf_printf(&out, "\n%s.\n\n", command->summary);
-    if (command->details) {
-        report_paragraphs(&out, command->details);
+    const char *json = command_json_details(command);
+    if (command->details && command->details != json) {
+        struct dgl_buf before = {0};
+        dgl_buf_append(&before, command->details,
+                       json ? (size_t)(json - command->details) : strlen(command->details));
+        dgl_buf_putc(&before, '\0');
+        report_paragraphs(&out, before.p ? before.p : "");
+        out.failed |= before.failed;
+        dgl_buf_finish(&before);
         dgl_buf_putc(&out, '\n');
     }
     dgl_buf_puts(&out, "options:\n");
@@ -52,6 +60,16 @@ int help_about(const struct command *command)
             dgl_buf_printf(&out, "  %-*s", LEFT, left.p ? left.p : o->name);
         report_wrapped(&out, LEFT + 2, LEFT + 3, o->help);
         dgl_buf_finish(&left);
+    }
+    for (const struct command_example *e = command_examples; e->line; e++)
+        if (strncmp(e->line, command->name, strlen(command->name)) == 0 &&
+            strchr(" ", e->line[strlen(command->name)])) {
+            dgl_buf_puts(&out, examples++ ? "" : "\nexamples:\n");
+            dgl_buf_printf(&out, "  dopplergl %s\n      %s\n", e->line, e->what);
+        }
+    if (json) {
+        dgl_buf_putc(&out, '\n');
+        report_paragraphs(&out, json);
     }
     return out_exit(out_buf(&out));
 }

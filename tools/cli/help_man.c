@@ -8,10 +8,10 @@
 
 /* Text of the tables, which is Markdown: code in bold, a link as its words. A line of roff must not
  * begin with a dot or an apostrophe, and a dash that belongs to an option is not a hyphen. */
-static void put_text(const char *text)
+static void put_part(const char *text, const char *stop)
 {
     bool begin = true, code = false;
-    for (; *text; begin = *text == '\n', text++) {
+    for (; text != stop && *text; begin = *text == '\n', text++) {
         const char *end = *text == '[' ? strstr(text, "](") : NULL;
         const char *close = end ? strchr(end, ')') : NULL;
         if (close && !code) {
@@ -34,6 +34,11 @@ static void put_text(const char *text)
             putchar(*text);
         }
     }
+}
+
+static void put_text(const char *text)
+{
+    put_part(text, NULL);
 }
 
 static void put_option(const struct option *o)
@@ -66,8 +71,9 @@ static void put_command(const struct command *c)
     printf("\n.PP\n");
     put_text(c->summary);
     printf(".\n");
-    if (c->details) {
-        put_text(c->details);
+    const char *json = command_json_details(c);
+    if (c->details && c->details != json) {
+        put_part(c->details, json ? json - 2 : NULL); /* without the blank line before it */
         printf("\n");
     }
     for (size_t i = 0; (o = option_at(i)); i++)
@@ -126,6 +132,25 @@ void help_man(void)
     for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
         printf(".SH \"%s\"\n", sections[i].heading);
         put_text(sections[i].text);
+        printf("\n");
+    }
+    printf(".SH EXAMPLES\n");
+    for (const struct command_example *e = command_examples; e->line; e++) {
+        printf(".TP\n\\fBdopplergl ");
+        put_text(e->line);
+        printf("\\fR\n");
+        put_text(e->what);
+        printf("\n");
+    }
+    printf(".SH \"JSON FIELDS\"\n");
+    for (const struct command *c = commands; c->name; c++) {
+        const char *json = command_json_details(c);
+        if (!json)
+            continue;
+        printf(".SS ");
+        put_text(c->name);
+        printf(" \\-\\-json\n");
+        put_text(json);
         printf("\n");
     }
 }

@@ -14,11 +14,7 @@ int main(int argc, char **argv)
     if (compiled >= 0)
         return compiled;
     process_prepare();
-    if (argc < 2) {
-        console_error("no command was given; `dopplergl help` lists them");
-        return EXIT_USAGE;
-    }
-    const char *name = argv[1];
+    const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     if (strcmp(name, "--version") == 0)
@@ -26,7 +22,7 @@ int main(int argc, char **argv)
     const struct command *command = command_find(name);
     if (!command)
         return command_unknown(name);
-    if (!options_parse(command, argc - 2, argv + 2, &opt))
+    if (!options_parse(command, argc > 2 ? argc - 2 : 0, argv + 2, &opt))
         return EXIT_USAGE;
     if (opt.help)
         return help_about(command);

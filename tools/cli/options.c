@@ -408,6 +408,9 @@ static const struct option table[] = {
           "tokens, pos, rows. If a value is omitted, it is that of a typical large model. Of "
           "`check --compile-only`: NAME[:QUANT], a model's shape as in `bench --shape`, instead "
           "of -m"),
+    VALUE("kernels", 0, "against", "NAME", PATH, against,
+          "of `bench`: a kernel of the same operation. Both compute the same requests in turn, and "
+          "the ratio of their times is printed with its spread"),
     FLAG("kernels", 0, "compile-only", compile_only,
          "with `check`: compile every kernel that the plan of a model uses on this device, "
          "each in a separate process, without running them"),

@@ -67,7 +67,7 @@ struct options {
     bool no_tune;
     const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;
     /* single commands */
-    const char *out, *texts, *quantize, *to_format, *hash, *shape, *trace;
+    const char *out, *texts, *quantize, *to_format, *hash, *shape, *trace, *against;
     const char *embed_type, *head_type, *experts_type, *q4k_layout;
     bool fast, fuse_gate_up, transpose_weights, text_only;
     const char *messages, *template, *template_name, *system;

@@ -107,7 +107,7 @@ void report_device(struct dgl_json_writer *w, const struct dgl_device *device)
 
 void report_executor(struct dgl_json_writer *w, const struct dgl_model *model)
 {
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     dgl_model_executor(model, &info);
     dgl_jw_field_cstr(w, "executor", info.name);
     dgl_jw_field_cstr(w, "executor_reason", info.reason);

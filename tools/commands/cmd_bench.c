@@ -65,6 +65,13 @@ static int64_t tokens_needed(const struct options *opt)
     "ubatch repetitions "                                                                          \
     "warmup readback-interval sweep matrix types profile trace csv md " OPTIONS_KERNEL
 
+/* Returns true if the name has an extension that is not .svg. Names without one may be devices. */
+static bool is_named_otherwise(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    return dot && strcmp(dot, ".svg") != 0;
+}
+
 bool command_bench_check(const struct options *opt)
 {
     const char *what = opt->num_args ? opt->arg[0] : "";
@@ -100,6 +107,10 @@ bool command_bench_check(const struct options *opt)
     else if (opt->num_args && (opt->csv || opt->md || opt->plot || opt->sweep || opt->matrix ||
                                opt->profile || opt->trace))
         console_error("bench %s: prints a table or --json, nothing else", what);
+    else if (opt->plot && is_named_otherwise(opt->plot))
+        console_error("bench: --plot draws SVG, and %s is named as another format: choose a name "
+                      "that ends in .svg",
+                      opt->plot);
     else if (opt->trace && opt->plot && strcmp(opt->trace, opt->plot) == 0)
         console_error("bench: --trace and --plot would write the same file, %s", opt->plot);
     else if (opt->sweep && opt->matrix)
@@ -196,7 +207,7 @@ static enum dgl_status measure_point(struct engine *e, const struct dgl_bench_pa
                                      enum sweep what, struct bench_point *point)
 {
     const bool decode = what != SWEEP_PROMPT;
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     enum dgl_status status = dgl_bench(e->session, params, &r);
     if (status != DGL_OK)
         return status;
@@ -326,7 +337,7 @@ static enum dgl_status measure_cell(const struct options *opt, const char *path,
 {
     struct engine e;
     struct options with = *opt;
-    struct dgl_bench_result r;
+    struct dgl_bench_result r = {.size = sizeof(r)};
     struct decode_weights weights = {"", ""};
     struct bench_cell *cell = &report->cell[report->num_cells];
     const char *unpacked = "";

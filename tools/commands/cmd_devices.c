@@ -56,7 +56,7 @@ static void put_details(struct dgl_buf *out, struct dgl_device *dev,
 {
     const char *separator = "     without:";
     struct limit limits[NUM_LIMITS];
-    struct dgl_device_facts facts;
+    struct dgl_device_facts facts = {.size = sizeof(facts)};
     list_limits(dgl_device_get_limits(dev), limits);
     dgl_device_get_facts(dev, &facts);
     dgl_buf_printf(out, "     %s\n     memory             ", dgl_device_gl_version(dev));
@@ -103,7 +103,7 @@ static void write_details(struct dgl_json_writer *w, struct dgl_device *dev,
                           const struct dgl_device_speed *speed)
 {
     struct limit limits[NUM_LIMITS];
-    struct dgl_device_facts facts;
+    struct dgl_device_facts facts = {.size = sizeof(facts)};
     if (dev) {
         dgl_device_get_facts(dev, &facts);
         dgl_jw_field_object(w, "memory");

@@ -7,6 +7,7 @@
 #include "core/base/printable.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine.h"
+#include "tools/cli/fold.h"
 #include "tools/cli/options_table.h"
 #include "tools/cli/report.h"
 
@@ -47,12 +48,15 @@ bool command_convert_check(const struct options *opt)
 int command_convert(const struct options *opt)
 {
     struct console console;
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     console_init(&console, opt);
     console.work = "converting";
     const struct dgl_convert_params params = convert_params(opt, &console);
     dgl_info(&console.log, "converting %s to %s", opt->arg[0], opt->arg[1]);
-    enum dgl_status status = dgl_convert(&console.log, &params, &result);
+    struct folding_log folding;
+    folding_begin(&folding, &console.log);
+    enum dgl_status status = dgl_convert(&folding.log, &params, &result);
+    folding_end(&folding);
     if (status != DGL_OK)
         return exit_code(status);
     struct dgl_buf out = {0};

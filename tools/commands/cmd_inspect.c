@@ -191,7 +191,7 @@ static bool put_tensors(struct inspect *in)
     struct dgl_buf *out = &in->out;
     bool ok = true;
     for (size_t i = 0; i < count && ok; i++) {
-        struct dgl_tensor_info t;
+        struct dgl_tensor_info t = {.size = sizeof(t)};
         dgl_model_file_tensor(in->file, i, &t);
         ok = add_tensor(&groups, &t);
     }
@@ -246,7 +246,7 @@ static bool inspect_text(struct inspect *in)
                    m->has_tokenizer ? "yes" : "no");
     dgl_buf_puts(out, templates ? "chat       template " : "chat       no template");
     for (size_t i = 0; i < templates && i < 4; i++) {
-        struct dgl_template_info t;
+        struct dgl_template_info t = {.size = sizeof(t)};
         dgl_model_file_template(in->file, i, &t);
         dgl_buf_printf(out, "%s%s (%s)", i ? ", " : "", DGL_PRINTABLE(t.name),
                        DGL_PRINTABLE(t.origin));
@@ -328,7 +328,7 @@ static bool inspect_json(struct inspect *in)
     dgl_jw_end_array(&w);
     dgl_jw_field_array(&w, "templates");
     for (size_t i = 0; i < dgl_model_file_num_templates(in->file); i++) {
-        struct dgl_template_info t;
+        struct dgl_template_info t = {.size = sizeof(t)};
         dgl_model_file_template(in->file, i, &t);
         dgl_jw_object(&w);
         dgl_jw_field_cstr(&w, "name", t.name);
@@ -352,7 +352,7 @@ static bool inspect_json(struct inspect *in)
     }
     dgl_jw_field_array(&w, "tensors");
     for (size_t i = 0; i < dgl_model_file_num_tensors(in->file); i++) {
-        struct dgl_tensor_info t;
+        struct dgl_tensor_info t = {.size = sizeof(t)};
         dgl_model_file_tensor(in->file, i, &t);
         dgl_jw_object(&w);
         dgl_jw_field_cstr(&w, "name", t.name);

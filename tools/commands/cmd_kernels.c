@@ -266,7 +266,7 @@ static void put_blocks(struct explanation *e)
         dgl_buf_finish(&e->lazy);
         return;
     }
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     dgl_model_executor(e->model, &info);
     dgl_buf_printf(out, "decode and sample run as %s:",
                    info.executor == DGL_EXECUTOR_PERSISTENT ? "one dispatch for many tokens"
@@ -322,6 +322,7 @@ static int list(struct engine *e, const struct options *opt)
 #define ALL_BUT_TUNABLES OPTIONS_KERNEL_WORDS " " OPTIONS_KERNEL_LOADING
 #define ALL_BUT_FILES    OPTIONS_KERNEL_HINTS " " ALL_BUT_TUNABLES
 #define COMPILE_ONLY     " compile-only all time-limit memory-limit known"
+#define NOT_BENCH        " against" COMPILE_ONLY
 
 static const struct action {
     const char *name, *usage;
@@ -330,19 +331,19 @@ static const struct action {
     const char *unused; /* options without effect; `model` also if no pack is read */
 } actions[] = {
     {"list", "`list`", 1, 1, list,
-     ALL_BUT_FILES " op shape quick generated output force model batch" COMPILE_ONLY},
+     ALL_BUT_FILES " op shape quick generated output force model batch" NOT_BENCH},
     {"show", "`show NAME`", 2, 2, kernels_show,
-     ALL_BUT_FILES " op shape quick output force model batch" COMPILE_ONLY},
+     ALL_BUT_FILES " op shape quick output force model batch" NOT_BENCH},
     {"check", "`check [FILE|DIR]`", 1, 2, kernels_check,
      ALL_BUT_TUNABLES
-     " op shape generated output force model batch all time-limit memory-limit known"},
-    {"bench", "`bench NAME`", 2, 2, kernels_bench,
+     " op shape generated output force model batch all time-limit memory-limit known against"},
+    {"bench", "`bench NAME|FILE`", 2, 2, kernels_bench,
      ALL_BUT_TUNABLES " op quick generated output force model batch" COMPILE_ONLY},
     {"diff", "`diff [NAME]`", 1, 2, kernels_diff,
-     ALL_BUT_FILES " op shape quick generated output force model batch" COMPILE_ONLY},
+     ALL_BUT_FILES " op shape quick generated output force model batch" NOT_BENCH},
     {"new", "`new NAME --op OP`", 2, 2, kernels_new,
-     ALL_BUT_FILES " shape quick generated model json batch" COMPILE_ONLY},
-    {"explain", "`explain`", 1, 1, explain, "op shape quick generated output force" COMPILE_ONLY},
+     ALL_BUT_FILES " shape quick generated model json batch" NOT_BENCH},
+    {"explain", "`explain`", 1, 1, explain, "op shape quick generated output force" NOT_BENCH},
 };
 #define NUM_ACTIONS (sizeof(actions) / sizeof(actions[0]))
 
@@ -359,8 +360,8 @@ static bool uses_options(const struct action *action, const struct options *opt)
 {
     const bool generated = action->run == kernels_show && opt->generated;
     const bool compile_only = action->run == kernels_check && opt->compile_only;
-    struct dgl_str rest = dgl_str_of(generated      ? "shape quick output force batch" COMPILE_ONLY
-                                     : compile_only ? "op quick generated force batch"
+    struct dgl_str rest = dgl_str_of(generated      ? "shape quick output force batch" NOT_BENCH
+                                     : compile_only ? "op quick generated force batch against"
                                                     : action->unused),
                    name;
     char form[64], one[32];

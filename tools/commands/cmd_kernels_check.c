@@ -15,6 +15,7 @@ struct judged {
     struct dgl_buf notes; /* notices about a kernel, printed after its verdict */
     struct dgl_json_writer w;
     uint32_t verdicts[3]; /* count of each verdict */
+    uint32_t uncompared;  /* requests that the kernel of --against did not compute */
 };
 
 static const char *const verdict_names[] = {[DGL_VERDICT_PASSED] = "passed",
@@ -166,12 +167,21 @@ int kernels_check(struct engine *e, const struct options *opt)
 
 /* ---- bench ----------------------------------------------------------------------------------- */
 
+static void put_reason(struct dgl_buf *out, const struct dgl_kernel_verdict *v)
+{
+    dgl_buf_printf(out, "%s ", verdict_names[v->verdict]);
+    dgl_buf_visible(out, dgl_str_of(v->reason));
+    dgl_buf_putc(out, '\n');
+}
+
 static bool tell_time(void *priv, const struct dgl_kernel_time *t)
 {
     struct judged *j = priv;
     const double gbps = t->us > 0 ? (double)t->bytes * 1e-3 / t->us : 0;
     const double gflops = t->us > 0 ? (double)t->flops * 1e-3 / t->us : 0;
     j->verdicts[t->verdict.verdict]++;
+    if (t->against && t->verdict.verdict == DGL_VERDICT_PASSED && !(t->ratio > 0))
+        j->uncompared++;
     if (j->json) {
         dgl_jw_object(&j->w);
         report_verdict(&j->w, &t->verdict);
@@ -184,6 +194,17 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
         report_f64(&j->w, "gflops", timed ? gflops : NAN);
         report_f64(&j->w, "copy_gbps", timed ? t->copy_gbps : NAN);
         report_f64(&j->w, "copy_share", timed ? t->copy_share : NAN);
+        report_f64(&j->w, "timer_us", timed ? t->timer_us : NAN);
+        if (t->against) {
+            const bool both = t->ratio > 0;
+            dgl_jw_field_object(&j->w, "against");
+            report_verdict(&j->w, t->against);
+            report_f64(&j->w, "us", both ? t->against_us : NAN);
+            report_f64(&j->w, "ratio", both ? t->ratio : NAN);
+            report_f64(&j->w, "ratio_spread", both ? t->ratio_spread : NAN);
+            dgl_jw_field_u64(&j->w, "rounds", t->rounds);
+            dgl_jw_end_object(&j->w);
+        }
         dgl_jw_field_cstr(&j->w, "clock", !timed ? NULL : t->gpu_clock ? "device" : "host");
         dgl_jw_field_u64(&j->w, "bytes", t->bytes);
         dgl_jw_field_u64(&j->w, "flops", t->flops);
@@ -192,9 +213,7 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
         return true;
     }
     if (t->verdict.verdict != DGL_VERDICT_PASSED) {
-        dgl_buf_printf(&j->out, "%s ", verdict_names[t->verdict.verdict]);
-        dgl_buf_visible(&j->out, dgl_str_of(t->verdict.reason));
-        dgl_buf_putc(&j->out, '\n');
+        put_reason(&j->out, &t->verdict);
         const bool written = out_buf(&j->out);
         print_notices(j, t->verdict.reason);
         return written;
@@ -205,19 +224,58 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
     if (t->copy_share > 0)
         dgl_buf_printf(&j->out, ", %.0f%% of a copy's %.2f", 100 * t->copy_share, t->copy_gbps);
     dgl_buf_printf(&j->out, "; %.2f GFLOP/s\n", gflops);
+    if (t->ratio > 0)
+        dgl_buf_printf(&j->out, "  %s: %.2f us; ratio %.3f, spread %.3f in %u rounds in turn: %s\n",
+                       t->against->kernel->name, t->against_us, t->ratio, t->ratio_spread,
+                       t->rounds,
+                       fabs(t->ratio - 1) <= t->ratio_spread ? "no clear difference"
+                       : t->ratio > 1                        ? "faster than it"
+                                                             : "slower than it");
+    else if (t->against)
+        put_reason(&j->out, t->against);
     if (t->copy_share > 1)
         dgl_buf_puts(&j->out, "  (more than a copy, since data that fit into the device's caches "
                               "stay there between rounds)\n");
     return out_buf(&j->out);
 }
 
+/* The name of the kernel in a file. */
+struct file_kernel {
+    const char *path, *name;
+};
+
+static bool find_in_file(void *priv, const struct dgl_kernel_info *k)
+{
+    struct file_kernel *f = priv;
+    if (strcmp(k->origin, f->path) == 0)
+        f->name = k->name;
+    return !f->name;
+}
+
 int kernels_bench(struct engine *e, const struct options *opt)
 {
     struct judged j;
+    struct options own = *opt;
+    /* Names of kernels have neither a slash nor a dot. */
+    struct file_kernel f = {.path = strpbrk(opt->arg[1], "/.") ? opt->arg[1] : NULL,
+                            .name = opt->arg[1]};
+    if (f.path && own.kernel_file.count == OPTIONS_MAX_STRS)
+        return console_error("kernels: more than %d files", OPTIONS_MAX_STRS), EXIT_USAGE;
+    if (f.path)
+        own.kernel_file.item[own.kernel_file.count++] = f.path;
+    opt = &own;
     enum dgl_status status = engine_open_kernels(e, opt);
     if (status != DGL_OK)
         return exit_code(status);
-    status = dgl_kernels_check_shape(&e->console.log, e->kernels, opt->arg[1], opt->shape);
+    if (f.path) {
+        f.name = NULL;
+        dgl_kernels_iterate(e->kernels, find_in_file, &f);
+        if (!f.name)
+            return console_error("%s is a lib: give a kernel", DGL_PRINTABLE(f.path)), EXIT_FAILED;
+    }
+    status = dgl_kernels_check_shape(&e->console.log, e->kernels, f.name, opt->shape);
+    if (status == DGL_OK && opt->against)
+        status = dgl_kernels_check_shape(&e->console.log, e->kernels, opt->against, opt->shape);
     if (status == DGL_ERR_INVALID_ARG)
         return engine_has_kernel_files(opt) ? EXIT_FAILED : EXIT_USAGE;
     if (status == DGL_OK)
@@ -226,7 +284,8 @@ int kernels_bench(struct engine *e, const struct options *opt)
         return exit_code(status);
     begin(&j, e, opt, "times");
     status = dgl_kernels_bench(e->device,
-                               dgl_kernels_bench_params(.kernels = e->kernels, .name = opt->arg[1],
+                               dgl_kernels_bench_params(.kernels = e->kernels, .name = f.name,
+                                                        .against = opt->against,
                                                         .shape = opt->shape, .cb = tell_time,
                                                         .priv = &j, CONSOLE_PROGRESS(&e->console)));
     int code = end(&j, e, status);
@@ -237,6 +296,12 @@ int kernels_bench(struct engine *e, const struct options *opt)
         report_end(&j.w);
     }
     code = out_exit(out_buf(&j.out));
+    if (j.uncompared > 0 && code == EXIT_OK) {
+        console_error("kernels bench: %s does not compute %u of the requests here, and is not "
+                      "compared there",
+                      DGL_PRINTABLE(opt->against), j.uncompared);
+        code = EXIT_FAILED;
+    }
     if (j.verdicts[DGL_VERDICT_FAILED] > 0)
         console_error("kernels bench: %s failed, and is not timed", DGL_PRINTABLE(opt->arg[1]));
     else if (j.verdicts[DGL_VERDICT_PASSED] == 0)

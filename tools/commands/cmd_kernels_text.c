@@ -203,10 +203,27 @@ int kernels_new(struct engine *e, const struct options *opt)
     size_t len = 0;
     snprintf(path, sizeof(path), "%s.comp", name);
     const char *to = opt->out ? opt->out : path;
+    struct dgl_error why = {""};
     enum dgl_status status = engine_open_texts(e, opt);
     if (status != DGL_OK)
         return exit_code(status);
-    status = dgl_kernels_template(log, e->kernels, name, opt->op ? opt->op : "", &text, &len);
+    /* Faults of the command line are reported before a device is opened. */
+    status = dgl_kernels_template(log, e->kernels, NULL, name, opt->op ? opt->op : "", &text, &len);
+    if (status != DGL_OK)
+        return status == DGL_ERR_INVALID_ARG ? EXIT_USAGE : exit_code(status);
+    dgl_free(text);
+    /* Without a device, the copy is of the baseline kernel, unless the user named a device. */
+    if (!opt->device)
+        e->console.log.error = &why;
+    status = engine_open_device(e, opt);
+    e->console.log.error = NULL;
+    if (status != DGL_OK && opt->device)
+        return exit_code(status);
+    if (status != DGL_OK)
+        console_note(&e->console,
+                     "the kernel begins as the baseline, because no device was opened: %s",
+                     why.text);
+    status = dgl_kernels_template(log, e->kernels, e->device, name, opt->op, &text, &len);
     if (status != DGL_OK)
         return status == DGL_ERR_INVALID_ARG ? EXIT_USAGE : exit_code(status);
     int code = EXIT_FAILED;

@@ -174,7 +174,7 @@ int command_perplexity(const struct options *opt)
                                            .stride = opt->stride,
                                            .no_parse_special = opt->no_parse_special,
                                            CONSOLE_PROGRESS(&e.console)};
-    struct dgl_perplexity_result result;
+    struct dgl_perplexity_result result = {.size = sizeof(result)};
     struct dgl_buf file = {0};
     enum dgl_status status = DGL_OK;
     console_init(&e.console, opt);

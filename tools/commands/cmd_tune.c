@@ -139,7 +139,7 @@ static int32_t context_of(const struct options *opt, const char *path)
 static enum dgl_status try_executors(struct engine *e, const struct options *opt, const char *path)
 {
     struct dgl_bench_result r = {0};
-    struct dgl_executor_info info;
+    struct dgl_executor_info info = {.size = sizeof(info)};
     engine_close(e);
     *e = (struct engine){0};
     enum dgl_status status = DGL_OK;

@@ -68,6 +68,12 @@ done
 for file in tools/examples/*.*; do
     put 644 "$file" "$doc/examples/${file##*/}"
 done
+# The Python package finds the header and the library of its prefix. `pip install .` is its other form.
+for file in tools/python/dopplergl/*.py*; do
+    case $file in *.pyc | */__pycache__*) continue ;; esac
+    put 644 "$file" "$doc/examples/dopplergl/${file##*/}"
+done
+put 644 tools/python/dopplergl/py.typed "$doc/examples/dopplergl/py.typed"
 
 page=$share/man/man1/dopplergl.1
 bash=$share/bash-completion/completions/dopplergl

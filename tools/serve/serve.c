@@ -292,7 +292,7 @@ static enum dgl_status open_template(struct serve *s)
 
 static enum dgl_status open_model(struct serve *s)
 {
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     struct dgl_memory memory;
     enum dgl_status status = DGL_OK;
     TRY(engine_open(&s->engine, s->opt, NULL, false));
@@ -325,7 +325,7 @@ done:
 static enum dgl_status answer_first(struct serve *s)
 {
     static const int32_t ids[3] = {0};
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     const bool answers = !dgl_model_get_info(s->engine.model)->no_head;
     size_t left = answers ? 1 : 0;
     enum dgl_status status = DGL_OK;

@@ -107,7 +107,7 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
     struct serve *s = ex->server;
     struct serve_embedding *e = &ex->embed;
     const size_t width = (size_t)dgl_model_get_info(s->engine.model)->hidden;
-    struct dgl_pass_info passes;
+    struct dgl_pass_info passes = {.size = sizeof(passes)};
     struct dgl_error why = {""};
     float *hidden = NULL;
     enum dgl_status status = DGL_OK;

@@ -506,7 +506,7 @@ int serve_engine_run(struct serve *s)
 {
     const uint64_t drain_ns = (uint64_t)s->opt->drain_timeout * 1000000000u;
     struct watch *watch = NULL;
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     uint64_t drain_until = 0, trim = dgl_now_ns();
     size_t left = 0, waiting = 0;
     int hangups = 0, code = EXIT_OK, lost = 0;

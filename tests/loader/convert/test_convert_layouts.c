@@ -108,7 +108,7 @@ static const struct layout_row layout_rows[] = {
 
 static void assert_verifies(const char *pack)
 {
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     struct dgl_verify_params params = {.path = pack};
     assert_int_equal(dgl_verify(NULL, &params, &result), DGL_OK);
     assert_true(result.files > 0);

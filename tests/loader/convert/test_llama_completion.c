@@ -180,7 +180,7 @@ static bool same_answer(const struct run *run, const struct dgl_generate_result 
 
 static void check_prompt(const struct run *run, const char *prompt)
 {
-    struct dgl_generate_result ours;
+    struct dgl_generate_result ours = {.size = sizeof(ours)};
     bool ended = false, done = false;
     assert_int_equal(dgl_generate(run->engine.session,
                                   dgl_generate_params(.prompt = prompt, .max_tokens = TOKENS),
@@ -200,7 +200,7 @@ static void check_prompt(const struct run *run, const char *prompt)
 
 static void convert(const char *in, const char *out, const char *quantize)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     struct dgl_convert_params params = {
         .in = in, .out = out, .to = "gguf", .quantize = quantize, .threads = 1};
     assert_int_equal(convert_model(NULL, &params, &result), DGL_OK);

@@ -259,7 +259,7 @@ static void check_outer(const struct outer *row, const char *path, const char *p
 static void check_text_only(const struct outer *row, const char *dir, const char *plain,
                             size_t skipped)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     size_t len;
     char *pack = dgl_path_join(dir, "text");
     struct dgl_convert_params params = {.in = dir, .out = pack, .threads = 1, .text_only = true};
@@ -278,7 +278,7 @@ static void check_text_only(const struct outer *row, const char *dir, const char
 static void check_again(const struct outer *row, const char *dir, const char *from,
                         const char *plain, size_t skipped)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     char *pack = dgl_path_join(dir, "again");
     assert_int_equal(convert_model(NULL,
                                    &(struct dgl_convert_params){
@@ -294,7 +294,7 @@ static void check_gguf(const struct outer *row, const char *dir, const char *fro
                        const char *plain)
 {
     struct test_log log;
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     char *path = dgl_path_join(dir, "text.gguf");
     struct dgl_convert_params params = {
         .in = from, .out = path, .to = "gguf", .threads = 1, .force = true};
@@ -310,7 +310,7 @@ static void text_model_is_found(void **state)
     const struct outer *row = *state;
     struct dgl_model_file *file = NULL;
     struct dgl_buf plain = {0};
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     size_t skipped = row->skipped[0] ? 2 : 0, len;
     char *dir = checkpoint_write("gemma3", &row->change);
     const char *inner = family_dir("gemma3");

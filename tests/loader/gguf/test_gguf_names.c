@@ -260,7 +260,7 @@ static void value_is_named_by_the_file(void **state)
     struct gguf_build b = {0};
     struct dgl_buf bytes;
     struct test_log log;
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     test_log_init(&log, DGL_LOG_ERROR);
     put_model(&b, &c);
     gb_matrix(&b, c.drop, 8, 8, NAN, 0);

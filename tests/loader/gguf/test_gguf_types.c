@@ -150,7 +150,7 @@ static void check_model(const struct row *row, uint32_t experts)
 {
     char *dir = test_tmpdir(), *typed = dgl_path_join(dir, "typed.gguf"),
          *plain = dgl_path_join(dir, "plain.gguf");
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     struct tiny_engine e, f;
     write_model(row, dir, experts);
     struct dgl_convert_params params = {

@@ -222,7 +222,7 @@ static void is_refused_or_comes_back(void **state)
     const char *source = family_dir(row->fixture);
     char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
     struct test_log log;
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     struct dgl_convert_params params = {.in = dir, .out = path, .to = "gguf", .threads = 1};
     checkpoint_write(row, source, dir);
     test_log_init(&log, DGL_LOG_WARN);

@@ -140,7 +140,7 @@ static void reads_back(void **state)
         SKIP("%s is not in the test data", row->archive);
     char *tmp = test_tmpdir(), *path = dgl_path_join(tmp, "m.gguf");
     struct test_log log;
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     test_log_init(&log, DGL_LOG_WARN);
     struct dgl_convert_params params = {.in = dir, .out = path, .to = "gguf", .threads = 2};
     assert_int_equal(convert_model(&log.log, &params, &result),
@@ -423,7 +423,7 @@ static void it_has_no_hashes_to_verify(void **state)
 {
     struct fixture *f = *state;
     char *path = gguf_path(f);
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     assert_int_equal(convert(f, .out = path, .to = "gguf"), DGL_OK);
     assert_int_equal(dgl_verify(&f->log.log, &(struct dgl_verify_params){.path = path}, &result),
                      DGL_ERR_UNSUPPORTED);

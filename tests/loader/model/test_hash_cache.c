@@ -253,7 +253,7 @@ static void the_first_of_several_is_told(void **state)
     assert_int_equal(rdrr_pack_open(NULL, &blob_files, dir, &opened), DGL_OK);
     assert_true(opened->manifest.num_shards > 7);
     for (int32_t threads = 1; threads <= 8; threads++) {
-        struct dgl_verify_result result;
+        struct dgl_verify_result result = {.size = sizeof(result)};
         struct test_log log;
         test_log_init(&log, DGL_LOG_ERROR);
         assert_int_equal(rdrr_verify(&log.log, opened,

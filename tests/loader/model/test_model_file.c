@@ -74,7 +74,7 @@ static void tensors_of_a_checkpoint(void **state)
     (void)state;
     char *dir = test_tmpdir();
     struct tiny_llama m = tiny_llama_default();
-    struct dgl_tensor_info t;
+    struct dgl_tensor_info t = {.size = sizeof(t)};
     tiny_llama_write(dir, &m);
     struct dgl_model_file *file = open_ok(dir);
     assert_int_equal(dgl_model_file_num_tensors(file), 20);
@@ -379,7 +379,7 @@ static void verify_of_a_pack(void **state)
     (void)state;
     char *dir = test_tmpdir();
     struct tiny_pack pack = tiny_pack_default();
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     tiny_pack_write(dir, &pack);
     assert_int_equal(dgl_verify(NULL, dgl_verify_params(.path = dir), &result), DGL_OK);
     assert_true(result.files > 3);
@@ -407,7 +407,7 @@ static void verify_opens_what_it_hashes(void **state)
     const struct damaged_manifest *row = *state;
     char *dir = test_tmpdir();
     struct tiny_pack pack = tiny_pack_default();
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     struct dgl_model_file *file = NULL;
     struct test_log log, inspect;
     test_log_init(&log, DGL_LOG_ERROR);
@@ -427,7 +427,7 @@ static void verify_of_a_checkpoint(void **state)
     (void)state;
     char *dir = test_tmpdir();
     struct tiny_llama m = tiny_llama_default();
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
     tiny_llama_write(dir, &m);

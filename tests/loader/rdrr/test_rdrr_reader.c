@@ -357,7 +357,7 @@ static bool count_progress(void *priv, const char *what, uint64_t done, uint64_t
 static void verify_counts_files_and_bytes(void **state)
 {
     const char *dir = *state;
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     uint64_t last = 0;
     const struct dgl_verify_params params = {
         .path = dir, .cache_dir = "", .progress_cb = count_progress, .progress_priv = &last};
@@ -383,7 +383,7 @@ static bool cancel_progress(void *priv, const char *what, uint64_t done, uint64_
 static void verify_can_be_cancelled(void **state)
 {
     const char *dir = *state;
-    struct dgl_verify_result result;
+    struct dgl_verify_result result = {.size = sizeof(result)};
     struct dgl_model_file *file = NULL;
     int calls = 0;
     const struct dgl_verify_params params = {

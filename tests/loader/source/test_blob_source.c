@@ -81,7 +81,7 @@ static void model_write(const char *dir, const struct form_case *row)
     } else if (row->form == SAFETENSORS) {
         tiny_llama_write(dir, &m);
     } else {
-        struct dgl_convert_result result;
+        struct dgl_convert_result result = {.size = sizeof(result)};
         char *from = test_tmpdir(), *to = dgl_path_join(dir, "model.gguf");
         tiny_llama_write(from, &m);
         const struct dgl_convert_params params = {.in = from, .out = to};

@@ -1,29 +1,37 @@
-"""DopplerGL for Python by ctypes: all of dopplergl.h, read from that file, so that structs and functions are those of the
-installed library, whatever its version.
+"""All of dopplergl.h by ctypes, read from that file, so that structs and functions are those of the loaded library.
 
-    import dopplergl as dgl
-    dgl.lib.dgl_session_eval(session, dgl.params("eval", ids=ids, num_ids=3), logits, None)
+`lib` has the functions, `struct["dgl_limits"]` the structs, `value["DGL_LOG_WARN"]` enums and macros, `params(KIND, ...)` makes
+a `struct dgl_KIND_params` as the macros of C do. Functions that return a status raise `Error` when it is not DGL_OK. Handles
+are c_void_p. ctypes lets other Python threads run during a call.
 
-`dgl.lib` has the functions, `dgl.struct["dgl_limits"]` the structs, `dgl.value["DGL_LOG_WARN"]` enums and macros,
-`dgl.params(NAME, ...)` makes a `struct dgl_NAME_params` as the macros of C do. Functions that return a status raise `dgl.Error`
-when it is not DGL_OK, with the error line. Handles are c_void_p. ctypes lets other Python threads run during a call.
-
-The header is looked for below DOPPLERGL_PREFIX, else below the prefix that this file is installed under, else in /usr/local
-and /usr; the library in lib of that prefix, or a folder of it, else where the loader looks.
+The header and the library are files of this package if it was installed by pip. Otherwise they are searched below
+DOPPLERGL_PREFIX, below the prefix that this file is installed under, in /usr/local and in /usr. In the source tree they are
+core/dopplergl.h and build. DOPPLERGL_LIBRARY names another library file.
 """
+from __future__ import annotations
+
 import ctypes as c
 import glob
 import os
 import re
+import threading
+from typing import Any
 
 _here = os.path.dirname(os.path.realpath(__file__))
+_tree = os.path.normpath(os.path.join(_here, "../../.."))
+# (header, patterns of the library's file)
+_places = [(_here + "/dopplergl.h", [_here]), (_tree + "/core/dopplergl.h", [_tree + "/build"])]
 _prefixes = [os.environ["DOPPLERGL_PREFIX"]] if "DOPPLERGL_PREFIX" in os.environ else [
-    os.path.normpath(os.path.join(_here, "../../../..")), "/usr/local", "/usr"]
-prefix = next((p for p in _prefixes if os.path.exists(p + "/include/dopplergl.h")), None)
-if prefix is None:
-    raise ImportError("dopplergl.h is in include of none of: " + ", ".join(_prefixes) + "; set DOPPLERGL_PREFIX")
-with open(prefix + "/include/dopplergl.h", encoding="utf-8") as _file:
+    os.path.normpath(os.path.join(_here, "../../../../..")), "/usr/local", "/usr"]
+_installed = [(p + "/include/dopplergl.h", [p + "/lib", p + "/lib/*"]) for p in _prefixes]
+_places = _installed + _places if "DOPPLERGL_PREFIX" in os.environ else _places + _installed
+_place = next((p for p in _places if os.path.exists(p[0])), None)
+if _place is None:
+    raise ImportError("dopplergl.h is in none of: " + ", ".join(p[0] for p in _places) + "; set DOPPLERGL_PREFIX")
+with open(_place[0], encoding="utf-8") as _file:
     _text = re.sub(r"/\*.*?\*/", "", _file.read(), flags=re.S)
+_sized = set(re.findall(r"size_t size DGL_SIZED\((\w+)\);", _text))
+_text = re.sub(r" DGL_SIZED\(\w+\)", "", _text)
 
 _scalars = {"bool": c.c_bool, "int": c.c_int, "int32_t": c.c_int32, "uint32_t": c.c_uint32,
             "int64_t": c.c_int64, "uint64_t": c.c_uint64,
@@ -64,12 +72,23 @@ for _body in re.findall(r"enum \w+ \{(.*?)\}", _text, flags=re.S):
         _next += 1
 for _name in re.findall(r"typedef \w+ \(\*(\w+)\)", _text):
     callback[_name] = c.c_void_p
+
+
+def _struct(name, fields):
+    """A struct of the header. A new one has its size, as in C++."""
+    def init(self, **values):
+        c.Structure.__init__(self, **values)
+        if name in _sized:
+            self.size = c.sizeof(self)
+    return type(name, (c.Structure,), {"_fields_": fields, "__init__": init})
+
+
 for _name, _body in re.findall(r"^struct (dgl_\w+) \{(.*?)^\};", _text, flags=re.S | re.M):
-    _fields = [f for d in _body.split(";") if d.strip() for f in _declared(d.strip())]
-    struct[_name] = type(_name, (c.Structure,), {"_fields_": _fields})
+    struct[_name] = _struct(_name, [f for d in _body.split(";") if d.strip() for f in _declared(d.strip())])
 
 _so = f"libdopplergl.so.{value['DGL_API_VERSION']}"
-lib = c.CDLL(next(iter(glob.glob(f"{prefix}/lib/{_so}") + glob.glob(f"{prefix}/lib/*/{_so}")), _so))
+lib: Any = c.CDLL(os.environ.get("DOPPLERGL_LIBRARY") or next(
+    (f for folder in _place[1] for f in sorted(glob.glob(f"{folder}/{_so}"))), _so))
 
 
 class Error(Exception):
@@ -80,13 +99,25 @@ class Error(Exception):
         self.status = status
 
 
-_error = struct["dgl_error"]()
-log = struct["dgl_log"](error=c.addressof(_error))
+class _Thread(threading.local):
+    """The log of the calls of a thread, and its first error line."""
+
+    def __init__(self):
+        self.error = struct["dgl_error"]()
+        self.log = struct["dgl_log"](error=c.addressof(self.error))
+
+
+_thread = _Thread()
+
+
+def log():
+    """The log of this thread, for functions that have one as their first parameter."""
+    return c.byref(_thread.log)
 
 
 def _check(status, _function, _arguments):
     if status != 0:
-        line, _error.text = _error.text.decode(errors="replace"), b""
+        line, _thread.error.text = _thread.error.text.decode(errors="replace"), b""
         raise Error(status, line)
     return status
 
@@ -100,10 +131,12 @@ for _returns, _name, _list in re.findall(r"^([a-z][\w ]*?[\s*]+)(dgl_\w+)\(([^;{
         _function.errcheck = _check
 
 
-def params(name, **fields):
-    """A pointer to a struct dgl_NAME_params. Texts may be str; what a field points to must outlive the call."""
-    made = struct[f"dgl_{name}_params"]()
+def params(kind, /, **fields):
+    """A struct dgl_KIND_params. Texts may be str; ctypes keeps what the fields point to. None stays the default."""
+    made = struct[f"dgl_{kind}_params"]()
+    made.kept = list(fields.values())
     for key, item in fields.items():
-        setattr(made, key, item.encode() if isinstance(item, str) else
-                c.cast(item, c.c_void_p) if isinstance(item, (c.Array, c._CFuncPtr)) else item)
-    return c.byref(made)
+        if item is not None:
+            setattr(made, key, item.encode() if isinstance(item, str) else
+                    c.cast(item, c.c_void_p) if isinstance(item, (c.Array, c._CFuncPtr)) else item)
+    return made

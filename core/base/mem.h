@@ -19,9 +19,9 @@ void *dgl_realloc(void *memory, size_t size);
 char *dgl_strdup(const char *text);
 char *dgl_strndup(const char *text, size_t len);
 
-/* Counts the failures of the functions of this header on the calling thread, and so of dgl_buf. It is
- * a net below the checks of each call: a result that was made while memory ran out may lack a part.
- * Returns the number since the last call on this thread. */
+/* Counts the failures of the functions of this header on the calling thread, and so of dgl_buf. It
+ * is a net below the checks of each call: a result that was made while memory ran out may lack a
+ * part. Returns the number since the last call on this thread. */
 uint64_t dgl_memory_take_failures(void);
 
 /* Makes room for `need` elements and grows the array by at least half. *cap is in elements. Returns

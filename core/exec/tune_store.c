@@ -134,8 +134,8 @@ bool tune_entry_says_more(const struct dgl_tuned *entry)
     return entry->tunes[0] || strcmp(entry->kernel, entry->default_kernel) != 0;
 }
 
-/* Returns true if the text before `at` has a value of this name. A damaged entry may repeat one, and a
- * JSON object must not. */
+/* Returns true if the text before `at` has a value of this name. A damaged entry may repeat one,
+ * and a JSON object must not. */
 static bool is_repeated(const char *tunes, const char *at, struct dgl_str name)
 {
     struct dgl_str rest = {tunes, (size_t)(at - tunes)}, part, earlier;

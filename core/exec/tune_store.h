@@ -15,8 +15,8 @@ struct tune_store {
 
 /* Loads the results of the device. The store is empty if there is no complete file of this user. */
 void tune_store_load(struct tune_store *store, struct dgl_device *dev);
-/* Reads the file KEY.tune of a cache folder. Returns false if it is absent or damaged; the store then
- * has the entries that are whole. `key`: 64 hex digits. For tests. */
+/* Reads the file KEY.tune of a cache folder. Returns false if it is absent or damaged; the store
+ * then has the entries that are whole. `key`: 64 hex digits. For tests. */
 bool tune_store_read(struct tune_store *store, const char *dir, const char *key);
 /* Returns false if the results could not be stored. */
 bool tune_store_save(const struct tune_store *store, struct dgl_device *dev);

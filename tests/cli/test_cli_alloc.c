@@ -1,6 +1,6 @@
-/* Memory exhaustion in the command: each allocation of each command fails once. The command must then
- * report an error and fail, or produce the output that it produces with enough memory. This program
- * is also the command, whose allocation number FAILS_AT fails. */
+/* Memory exhaustion in the command: each allocation of each command fails once. The command must
+ * then report an error and fail, or produce the output that it produces with enough memory. This
+ * program is also the command, whose allocation number FAILS_AT fails. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -105,7 +105,7 @@ static void a_named_pooling_replaces_that_of_the_files(void **state)
 static void what_needs_a_head_is_refused(void **state)
 {
     struct dgl_session *s = both.base.session;
-    struct dgl_generate_result result;
+    struct dgl_generate_result result = {.size = sizeof(result)};
     struct dgl_batch *batch = NULL;
     float row[320] = {0}, hidden[HIDDEN], *logits = NULL;
     size_t rows = 0;

@@ -1,6 +1,6 @@
-/* Loads a session file: head, checksums, contents. Input: the file, for a model of two small layers.
- * The file is loaded as it is, and with its size and its hash corrected, so that the code behind the
- * hash is reached, too. */
+/* Loads a session file: head, checksums, contents. Input: the file, for a model of two small
+ * layers. The file is loaded as it is, and with its size and its hash corrected, so that the code
+ * behind the hash is reached, too. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The tuner's store: a file of records, and the hints that its entries become. Input: the file without
- * its last line. It is read as it is, and with the line of its hash. */
+/* The tuner's store: a file of records, and the hints that its entries become. Input: the file
+ * without its last line. It is read as it is, and with the line of its hash. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Soak test of `dopplergl serve` with 64 clients that have a key each. Most requests are small. Some
- * bodies are sent slowly, some have 8 MiB, and one key asks for many answers at once. Memory stays
- * within the budget of requests, and no client waits much longer than the others. */
+/* Soak test of `dopplergl serve` with 64 clients that have a key each. Most requests are small.
+ * Some bodies are sent slowly, some have 8 MiB, and one key asks for many answers at once. Memory
+ * stays within the budget of requests, and no client waits much longer than the others. */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
@@ -58,8 +58,8 @@ static bool send_part(int fd, const char *bytes, size_t len)
     return true;
 }
 
-/* Sends a request and reads its answer. Returns the status, or 0 without an answer. `pause_us` is the
- * time between two parts of the body. */
+/* Sends a request and reads its answer. Returns the status, or 0 without an answer. `pause_us` is
+ * the time between two parts of the body. */
 static int ask(int key, const char *body, size_t len, useconds_t pause_us, double *seconds)
 {
     char head[512], in[4096];

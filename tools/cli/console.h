@@ -54,8 +54,8 @@ bool out_end_line(void);
 /* Returns the exit code for a result of the functions above. */
 int out_exit(bool written);
 
-/* Returns the exit code of a command that ended with `code`. Turns success into an error if memory ran
- * out on this thread meanwhile, because the output may then lack a part. */
+/* Returns the exit code of a command that ended with `code`. Turns success into an error if memory
+ * ran out on this thread meanwhile, because the output may then lack a part. */
 int console_end(int code);
 /* Returns the exit code for a status. */
 int exit_code(enum dgl_status status);

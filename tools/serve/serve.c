@@ -293,7 +293,7 @@ static enum dgl_status open_template(struct serve *s)
 static enum dgl_status open_model(struct serve *s)
 {
     struct dgl_batch_info info = {.size = sizeof(info)};
-    struct dgl_memory memory;
+    struct dgl_memory memory = {.size = sizeof(memory)};
     enum dgl_status status = DGL_OK;
     TRY(engine_open(&s->engine, s->opt, NULL, false));
     TRY(dgl_batch_create(s->engine.model,

@@ -244,8 +244,8 @@ static void take_end(void *priv, const struct dgl_request_result *result)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* Checks a request before its first choice is submitted, so that an invalid one gets an error status
- * and not a stream. Begins the stream. */
+/* Checks a request before its first choice is submitted, so that an invalid one gets an error
+ * status and not a stream. Begins the stream. */
 static void begin_job(struct serve_exchange *ex)
 {
     struct serve *s = ex->server;
@@ -392,11 +392,11 @@ static struct serve_exchange *next_job(struct serve *s)
     return best;
 }
 
-/* Fills the batch. Choices wait here and not there, so that their order is fair and a waiting choice
- * needs no memory of its own. Returns the number of choices that wait. */
+/* Fills the batch. Choices wait here and not there, so that their order is fair and a waiting
+ * choice needs no memory of its own. Returns the number of choices that wait. */
 static size_t start_jobs(struct serve *s)
 {
-    struct dgl_batch_info info;
+    struct dgl_batch_info info = {.size = sizeof(info)};
     struct serve_exchange *ex = NULL;
     do {
         dgl_batch_get_info(s->batch, &info);

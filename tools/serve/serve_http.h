@@ -47,9 +47,9 @@ struct serve_link *serve_link_of(struct MHD_Connection *connection);
 /* MHD's notification of connections; `priv` is the server. */
 void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
                      enum MHD_ConnectionNotificationCode how);
-/* Keeps the socket open for a moment after libmicrohttpd closes it, and reads the rest of a body that
- * nobody wants. If a socket is closed over bytes that were not read, the client's kernel may drop the
- * answer. */
+/* Keeps the socket open for a moment after libmicrohttpd closes it, and reads the rest of a body
+ * that nobody wants. If a socket is closed over bytes that were not read, the client's kernel may
+ * drop the answer. */
 void serve_link_linger(struct MHD_Connection *connection);
 /* Part of serve_http_look(). Returns false if not all connections could be checked. */
 bool serve_link_look(struct serve *s);

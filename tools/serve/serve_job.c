@@ -357,8 +357,8 @@ void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Waits for a large body, preferably of a tenant that no other thread reads for. Returns NULL if none
- * is left and the thread must end. */
+/* Waits for a large body, preferably of a tenant that no other thread reads for. Returns NULL if
+ * none is left and the thread must end. */
 static struct serve_exchange *take_large(struct serve *s)
 {
     pthread_mutex_lock(&s->lock);

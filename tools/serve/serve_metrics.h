@@ -39,7 +39,7 @@ struct serve_metrics {
     struct dgl_memory memory;
     /* Labels of the info metrics: NAME="VALUE",...; set before the model can answer. */
     struct dgl_buf model;
-    _Atomic uint64_t request_bytes; /* memory of requests: bodies, trees, ids */
+    _Atomic uint64_t request_bytes;      /* memory of requests: bodies, trees, ids */
     uint64_t embeddings[SERVE_OUTCOMES]; /* requests for embeddings */
     uint64_t embedded_tokens;            /* tokens of their prompts that were evaluated */
 };

@@ -5,8 +5,8 @@
 // product includes a norm, each token of X is multiplied by its own power of two instead of 1/64.
 // See docs/kernels.md, "16-bit arithmetic".
 //
-// Choice: PREFER 41, and 4 for 16 tokens, which were not measured yet. Kernels of f32 have up to 40.
-// The kernel is used if computePrecision is f16 and the language has f16vec2 and subgroups.
+// Choice: PREFER 41, and 4 for 16 tokens, which were not measured yet. Kernels of f32 have up to
+// 40. The kernel is used if computePrecision is f16 and the language has f16vec2 and subgroups.
 //
 // TUNEs: those of matmul_strips_subgroup.
 //

@@ -1,9 +1,9 @@
-// Matrix product for 2 to 16 tokens with subgroups: each weight is unpacked once for up to 8 tokens.
+// Matrix product for 2 to 16 tokens with subgroups: weights are unpacked once for up to 8 tokens.
 //
 // Lib matmul_strips. A group has SUBGROUPS subgroups. If a group has fewer strips than subgroups,
-// several subgroups share a strip, each with a part of K. With 16 tokens, groups with y = 0 have the
-// first 8 and groups with y = 1 the others: both read the weights, the second time mostly from the
-// cache.
+// several subgroups share a strip, each with a part of K. With 16 tokens, groups with y = 0 have
+// the first 8 and groups with y = 1 the others: both read the weights, the second time mostly from
+// the cache.
 //
 // Choice: PREFER 36 for quantised types on large GPUs (LARGE, which needs MANY). Otherwise 4, and 0
 // on software renderers. matmul_columns_subgroup has 30, matmul_ranges_subgroup 5 or 35. 16 tokens
@@ -14,9 +14,9 @@
 // of subgroups per group. With 8 tokens there are 8: a persistent program with 16 has 128 registers
 // per invocation, which are too few. Steps of 8 tokens of Llama 3.2 1B Q4_K_M in persistent
 // programs (one H200, 2026-11-29): 1.67 ms with 8 subgroups, 1.74 with 16 and one row, 1.91 with
-// 16, two rows and other kernels for q4_k. LIGHT is set for types with few words for 32 columns. TINY is explained
-// in matmul_decode_subgroup. UNIT_GROUPS is the number of groups per compute unit. SUBGROUP is
-// always the device's SUBGROUP_SIZE.
+// 16, two rows and other kernels for q4_k. LIGHT is set for types with few words for 32 columns.
+// TINY is explained in matmul_decode_subgroup. UNIT_GROUPS is the number of groups per compute
+// unit. SUBGROUP is always the device's SUBGROUP_SIZE.
 //
 // One H200 (driver 580), `kernels bench`, 2026-11-29, us for 2, 4 and 8 tokens: this kernel, then
 // matmul_columns_subgroup. Each time includes about 3 us of submission, which a dispatch among

@@ -246,7 +246,7 @@ static const struct install_case cases[] = {
      .program = "dpkg-shlibdeps",
      .plain = true,
      .script = "cd $0/deb; for lib in $(objdump -p usr/bin/dopplergl usr/lib/*/" SO
-               " | sed -n 's/ *NEEDED *//p' | sort -u); do\n"
+               " | sed -n 's/ *NEEDED *//p' | grep -v '^ld-linux' | sort -u); do\n"
                "path=$(ldd usr/bin/dopplergl | sed -n \"s|^.*$lib => \\([^ ]*\\) .*|\\1|p\")\n"
                "package=$(dpkg -S \"$(realpath $path)\" 2>/dev/null || dpkg -S $path)\n"
                "package=${package%%:*}\n"

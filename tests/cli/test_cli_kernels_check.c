@@ -565,19 +565,19 @@ static void new_follows_the_device(void **state)
 {
     (void)state;
     struct process_result plan, r;
-    const char *const args[] = {"kernels", "new", "mine", "--op", "matmul/decode/q4_k",
+    const char *const args[] = {"kernels", "new", "mine", "--op", "attn_prefill",
                                 "-o",      "-",   NULL};
     const char *const none[] = {"EGL_PLATFORM=surfaceless", "DOPPLERGL_DEVICE", NULL};
     process_command(&plan, "kernels", "explain", "--device", "any", "--json", NULL);
     assert_code(&plan, 0);
     const char *used = NULL;
     for (const struct dgl_json *s = dgl_json_first(process_json(&plan)); s; s = dgl_json_next(s))
-        if (strcmp(dgl_json_str(dgl_json_get(s, "phase")).p, "decode") == 0 &&
-            strcmp(dgl_json_str(dgl_json_get(s, "step")).p, "o") == 0)
+        if (strcmp(dgl_json_str(dgl_json_get(s, "phase")).p, "prefill") == 0 &&
+            strcmp(dgl_json_str(dgl_json_get(s, "step")).p, "attn_prefill") == 0)
             used = dgl_json_str(dgl_json_get(s, "name")).p;
     assert_non_null(used);
-    process_command(&r, "kernels", "new", "mine", "--op", "matmul/decode/q4_k", "--device", "any",
-                    "-o", "-", NULL);
+    process_command(&r, "kernels", "new", "mine", "--op", "attn_prefill", "--device", "any", "-o",
+                    "-", NULL);
     assert_code(&r, 0);
     char begun[128];
     snprintf(begun, sizeof(begun), "begun as a copy of %s.", used);

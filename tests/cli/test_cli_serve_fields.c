@@ -202,7 +202,7 @@ static const struct decision decisions[] = {
     {"safety_identifier", "\"s\"", NULL},
     {"prompt_cache_key", "\"k\"", NULL},
     {"prompt_cache_retention", "\"24h\"", NULL},
-    {"reasoning_effort", "\"low\"", "1"},
+    {"reasoning_effort", NULL, "\"low\""} /* the template does not read it */,
     {"verbosity", NULL, "\"low\""},
     {"web_search_options", NULL, "{}"},
     {"prediction", NULL, "{\"type\":\"content\",\"content\":\"a\"}"},

@@ -111,18 +111,18 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {"llama-3.2-1b", "Llama 3.2 1B", &plain, {3, 3, 0, 0}, {1, 1, 0, 0}, 33, 0, 2},
-    {"llama-3.2-3b", "Llama 3.2 3B", &plain, {4, 4, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
+    {"llama-3.2-1b", "Llama 3.2 1B", &plain, {3, 3, 0, 0}, {1, 1, 0, 0}, 33, 0, 0},
+    {"llama-3.2-3b", "Llama 3.2 3B", &plain, {4, 4, 0, 0}, {1, 1, 0, 0}, 33, 0, 0},
     {"llama-3.1-8b", "Llama 3.1 8B", &plain, {5, 5, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
     {"mistral-7b-v0.1", "Mistral 7B v0.1", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
     {"mistral-7b-v0.3", "Mistral 7B v0.3", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
-    {"qwen2.5-1.5b", "Qwen 2.5 1.5B", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 64, 0, 1},
-    {"qwen3-0.6b", "Qwen 3 0.6B", &head_norms, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 2, 1},
-    {"gemma-2-2b", "Gemma 2 2B", &post_norms, {5, 5, 0, 0}, {1, 1, 0, 0}, 64, 0, 1},
-    {"gemma-2-9b", "Gemma 2 9B", &post_norms, {8, 8, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
-    {"gemma-3-1b", "Gemma 3 1B", &all_norms, {3, 3, 0, 0}, {1, 1, 0, 0}, 64, 2, 1},
-    {"gemma-3-4b", "Gemma 3 4B", &all_norms, {6, 6, 0, 0}, {1, 1, 0, 0}, 64, 0, 1},
-    {"phi-3.5-mini", "Phi-3.5 mini", &plain, {1, 1, 0, 0}, {1, 1, 0, 0}, 8, 0, 1},
+    {"qwen2.5-1.5b", "Qwen 2.5 1.5B", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
+    {"qwen3-0.6b", "Qwen 3 0.6B", &head_norms, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 2, 0},
+    {"gemma-2-2b", "Gemma 2 2B", &post_norms, {5, 5, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
+    {"gemma-2-9b", "Gemma 2 9B", &post_norms, {8, 8, 0, 0}, {1, 1, 0, 0}, 33, 0, 0},
+    {"gemma-3-1b", "Gemma 3 1B", &all_norms, {3, 3, 0, 0}, {1, 1, 0, 0}, 64, 2, 0},
+    {"gemma-3-4b", "Gemma 3 4B", &all_norms, {6, 6, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
+    {"phi-3.5-mini", "Phi-3.5 mini", &plain, {1, 1, 0, 0}, {1, 1, 0, 0}, 8, 0, 0},
     {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 33, 0, 2},
     {"gpt-oss-20b", "GPT-OSS 20B", &experts_windows, {9, 9, 3, 2}, {1, 1, 1, 1}, 33, 0, 0},
 };

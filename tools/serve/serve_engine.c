@@ -264,6 +264,7 @@ static void begin_job(struct serve_exchange *ex)
         if (r->kind == SERVE_CHAT &&
             dgl_reply_create(&log,
                              dgl_reply_params(.tmpl = s->tmpl, .prompt_end = ex->prompt_end,
+                                              .continues = r->continues,
                                               .calls = r->num_functions > 0,
                                               .functions = r->functions,
                                               .num_functions = r->num_functions,

@@ -48,7 +48,7 @@ struct serve_link *serve_link_of(struct MHD_Connection *connection);
 void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
                      enum MHD_ConnectionNotificationCode how);
 /* Keeps the socket open for a moment after libmicrohttpd closes it, and reads the rest of a body
- * that nobody wants. If a socket is closed over bytes that were not read, the client's kernel may
+ * that is not needed. If a socket is closed over bytes that were not read, the client's kernel may
  * drop the answer. */
 void serve_link_linger(struct MHD_Connection *connection);
 /* Part of serve_http_look(). Returns false if not all connections could be checked. */

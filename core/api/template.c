@@ -42,6 +42,8 @@ enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template 
     struct dgl_render_params p;
     if (!tmpl || !text || !len)
         return dgl_fail_null(log, __func__);
+    *text = NULL;
+    *len = 0;
     if (!DGL_TAKE(log, dgl_render_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     enum dgl_status status = chat_template_render(log, tmpl, &p, &out, NULL);

@@ -37,8 +37,10 @@ static enum dgl_status load_from_model(const struct dgl_log *log,
     if (status != DGL_OK)
         return status;
     status = model_file_load_tokenizer(log, file);
-    *out = file->tok;
-    file->tok = NULL;
+    if (status == DGL_OK) {
+        *out = file->tok;
+        file->tok = NULL;
+    }
     if (status == DGL_OK && !*out)
         status =
             dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -170,6 +172,8 @@ enum dgl_status dgl_token_bytes(const struct dgl_log *log, const struct dgl_toke
                                 int32_t id, char **bytes, size_t *len)
 {
     struct dgl_buf out = {0};
+    if (!tok || !bytes || !len)
+        return dgl_fail_null(log, __func__);
     enum dgl_status status = tokenizer_token_bytes(log, tok, id, &out);
     return dgl_return_text(log, status, "bytes of a token", &out, bytes, len);
 }

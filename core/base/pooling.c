@@ -75,6 +75,12 @@ void dgl_pool_add(struct dgl_pool *pool, const float *rows, size_t num)
     }
 }
 
+void dgl_pool_reset(struct dgl_pool *pool)
+{
+    memset(pool->values, 0, pool->width * sizeof(*pool->values));
+    pool->count = 0;
+}
+
 void dgl_pool_take(struct dgl_pool *pool, float *row, size_t num)
 {
     const double count = (double)pool->count;
@@ -87,8 +93,7 @@ void dgl_pool_take(struct dgl_pool *pool, float *row, size_t num)
         divisor = count * (count + 1) / 2;
     for (size_t i = 0; i < num; i++)
         row[i] = pool->count ? (float)(pool->values[i] / divisor) : 0.0f;
-    memset(pool->values, 0, pool->width * sizeof(*pool->values));
-    pool->count = 0;
+    dgl_pool_reset(pool);
 }
 
 void dgl_normalize(float *row, size_t num, int norm)

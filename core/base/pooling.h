@@ -25,6 +25,8 @@ void dgl_pool_finish(struct dgl_pool *pool);
 bool dgl_pool_needs_last(const struct dgl_pool *pool);
 /* Adds the next rows, [num, width]. With dgl_pool_needs_last(), the other rows may be left out. */
 void dgl_pool_add(struct dgl_pool *pool, const float *rows, size_t num);
+/* Begins the next text. */
+void dgl_pool_reset(struct dgl_pool *pool);
 /* Writes the first `num` values of the embedding, and begins the next text. */
 void dgl_pool_take(struct dgl_pool *pool, float *row, size_t num);
 

@@ -63,6 +63,8 @@ void dgl_sized_clear(void *out, size_t size)
 {
     size_t given = 0;
     memcpy(&given, out, sizeof(given));
+    if (given && (given < sizeof(size_t) || given > MAX_SIZE)) /* was refused before */
+        return;
     memset((char *)out + sizeof(size_t), 0, (given ? given : size) - sizeof(size_t));
 }
 

@@ -349,6 +349,8 @@ static enum dgl_status try_program(const struct steps *q, struct engine_choice *
         goto done;
     }
     if (t.failed >= 0) {
+        record->groups = 0; /* a later process must not use what other ways measured */
+        record->persistent_ns = 0;
         conclude(r, c, EXEC_UNFIT, ENGINE_DISPATCH,
                  "the tokens of a trial were not the same as by single dispatches");
         goto done;

@@ -466,6 +466,7 @@ static enum dgl_status prefill_queued(struct dgl_batch *b, int32_t tokens, uint6
 static void begin_reading(struct batch_lane *lane, struct batch_request *r)
 {
     decoder_own(lane->session, &r->g);
+    lane->session->seq.scope = r->p.prefix_scope;
     lane->session->seq.pages.root = batch_request_root(r);
     r->writes = r->begun = false;
 }

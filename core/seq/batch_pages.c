@@ -216,7 +216,8 @@ bool batch_pages_waits(const struct batch_request *r)
     const struct dgl_batch *b = r->batch;
     const int32_t *ids = r->result.prompt_ids;
     const int32_t end = (r->lane->session->seq.len / DGL_KV_PAGE + 1) * DGL_KV_PAGE;
-    if (!r->lane->session->seq.share_prefix || end >= (int32_t)r->result.num_prompt_ids)
+    if (!r->lane->session->seq.share_prefix || r->g.no_reuse ||
+        end >= (int32_t)r->result.num_prompt_ids)
         return false;
     for (int32_t i = 0; i < b->info.sequences; i++) {
         const struct batch_request *other = b->lanes[i].request;

@@ -324,7 +324,7 @@ enum dgl_status pass_state_queue_results(struct pass_state *st, int32_t held)
         if (!(row.flags & ROW_SAMPLE))
             continue;
         TRY(pass_state_set_rows(st, &row, 1));
-        TRY(runner_run(r, recipe_sampling(row.sampler, row.adjusts), &run));
+        TRY(runner_run(r, recipe_sampling(row.sampler, row.changes), &run));
         TRY(runner_submit(r, run, DGL_PHASE_SAMPLE, held));
     }
 done:

@@ -22,7 +22,7 @@ struct pass_row {
     uint32_t flags;  /* enum row_flag */
     /* ROW_SAMPLE: how to sample, as in recipe_sampling() */
     enum sample_kind sampler;
-    bool adjusts;
+    uint32_t changes; /* of the logits: enum sample_changes */
 };
 
 /* Attention over many rows reads the sequence of a tile from its first row. In a pass over several

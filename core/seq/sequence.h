@@ -13,6 +13,7 @@ struct sequence {
     bool share_prefix;     /* reuses KV pages of other sequences with the same prefix */
     bool pooled;           /* its KV pages come from a pool, see kv_cache.h */
     struct kv_cache *kv;   /* the model's */
+    uint64_t scope;        /* shares prefixes only with sequences of this scope */
     struct kv_pages pages; /* pages in `kv` */
     struct adjust adjust;
 };

@@ -36,6 +36,7 @@ static enum dgl_status make_memory(struct model_user *user)
     TRY(s->seq.pooled
             ? kv_cache_join_pooled(&m->shard->kv, pages, &s->seq.pages)
             : kv_cache_join(&m->shard->kv, pages, shard_memory_left(m->shard), &s->seq.pages));
+    s->seq.pages.root = kv_prefix_scoped(m->shard->kv.root, s->seq.scope);
     s->state.generation = model_generation(m);
     s->seq.adjust.head_dirty = s->seq.adjust.words != NULL;
     s->seq.adjust.filters_dirty = s->seq.adjust.words != NULL;
@@ -49,7 +50,7 @@ static enum dgl_status restore(struct model_user *user, enum dgl_status status)
 {
     struct dgl_session *s = session_of(user);
     const int32_t held = s->seq.len;
-    if (status != DGL_OK) {
+    if (status != DGL_OK || s->state.runner.refuses) { /* no call may compute */
         sequence_trim(&s->seq, 0);
         return status;
     }

@@ -27,7 +27,7 @@ static bool is_dropped(const struct dropper *d, const struct dgl_json *token)
 {
     struct dgl_str text =
         dgl_json_str(dgl_json_is(token, DGL_JSON_OBJECT) ? dgl_json_get(token, "content") : token);
-    return text.p && tok_vocab_find(&d->dropped, text.p, text.len) >= 0;
+    return text.len > 0 && tok_vocab_find(&d->dropped, text.p, text.len) >= 0;
 }
 
 static enum dgl_status drop(struct dropper *d, struct dgl_str content)

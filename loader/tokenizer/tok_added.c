@@ -350,24 +350,31 @@ static bool is_blank(struct dgl_str text)
     return blank;
 }
 
-void tok_added_find_in(const struct tok_added *added, struct dgl_str text, uint8_t *markup)
+enum dgl_status tok_added_find_in(struct dgl_budget *budget, const struct tok_added *added,
+                                  struct dgl_str text, uint8_t *markup)
 {
     const struct tok_trie *trie = &added->raw;
     for (size_t i = 0; i < text.len; i++) {
         uint32_t node = trie->starts[(unsigned char)text.p[i]] ? TOK_TRIE_ROOT : TOK_TRIE_NONE;
-        for (size_t end = i; node != TOK_TRIE_NONE && end < text.len; end++) {
+        size_t end = i;
+        for (; node != TOK_TRIE_NONE && end < text.len; end++) {
             node = tok_trie_next(trie, node, (unsigned char)text.p[end]);
             if (node != TOK_TRIE_NONE && trie->values[node] >= 0)
                 markup[trie->values[node]] = true;
         }
+        if (!dgl_budget_steps(budget, 1 + TOK_TRIE_STEPS * (end - i)))
+            return budget->status;
     }
     /* The other trie has normal forms. */
     for (size_t i = 0; i < added->count; i++) {
         const struct dgl_buf *content = &added->tokens[i].content;
+        if (added->tokens[i].normalized && !dgl_budget_steps(budget, dgl_budget_steps_of(text.len)))
+            return budget->status;
         if (added->tokens[i].normalized && text.len > 0 &&
             memmem(text.p, text.len, content->p, content->len))
             markup[i] = true;
         if (markup[i] && is_blank((struct dgl_str){content->p, content->len}))
             markup[i] = false;
     }
+    return DGL_OK;
 }

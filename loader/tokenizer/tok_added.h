@@ -55,6 +55,7 @@ enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added 
                               struct tainted_text text, struct tok_cuts *out);
 
 /* Sets markup[index] of each token whose content is part of `text`, except tokens of blanks. */
-void tok_added_find_in(const struct tok_added *added, struct dgl_str text, uint8_t *markup);
+enum dgl_status tok_added_find_in(struct dgl_budget *budget, const struct tok_added *added,
+                                  struct dgl_str text, uint8_t *markup);
 
 #endif

@@ -268,8 +268,9 @@ enum dgl_status tokenizer_find_markup(const struct dgl_log *log, const struct dg
     *markup = dgl_new_array(uint8_t, tok->added.count);
     if (!*markup)
         return dgl_fail_memory(log, "markup", tok->added.count);
-    tok_added_find_in(&tok->added, text, *markup);
-    return DGL_OK;
+    struct dgl_budget budget =
+        budget_of(log, "searching the template for tokens", "; it is no usual template", text.len);
+    return tok_added_find_in(&budget, &tok->added, text, *markup);
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */

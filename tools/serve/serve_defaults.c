@@ -20,8 +20,11 @@ static bool read_variables(const struct options *opt, struct dgl_json_doc **doc)
     if (!dgl_json_is(root, DGL_JSON_OBJECT))
         return console_refuse("%s: %s, wanted an object such as {\"enable_thinking\": false}", name,
                               dgl_json_type_name(dgl_json_type(root)));
-    if (dgl_json_get(root, "messages") || dgl_json_get(root, "tools"))
-        return console_refuse("%s: messages and tools come with each request", name);
+    static const char *const own[] = {"messages", "tools", "add_generation_prompt",
+                                      "continue_final_message"};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (dgl_json_get(root, own[i]))
+            return console_refuse("%s: %s comes with each request", name, own[i]);
     return true;
 }
 

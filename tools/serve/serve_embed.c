@@ -55,7 +55,7 @@ static enum dgl_status read_pass(struct serve_exchange *ex, float *hidden, size_
                  count = ex->ends[e->prompt] - first;
     const size_t n = count - e->done < most ? count - e->done : most;
     if (e->done == 0) {
-        e->pool.count = 0;
+        dgl_pool_reset(&e->pool); /* a lost device may have ended the previous attempt */
         dgl_session_trim(s->embedder, 0);
     }
     enum dgl_status status = dgl_session_eval(
@@ -132,6 +132,9 @@ done:
         e->done = 0;
     } else if (status != DGL_OK || e->prompt == ex->request.num_prompts) {
         pthread_mutex_lock(&ex->lock);
+        pthread_mutex_lock(&s->lock);
+        serve_share_give(ex); /* before the answer, which the next request may follow at once */
+        pthread_mutex_unlock(&s->lock);
         if (status == DGL_OK)
             write_answer(ex);
         else

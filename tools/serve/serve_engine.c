@@ -262,15 +262,14 @@ static void begin_job(struct serve_exchange *ex)
         c->exchange = ex;
         c->index = (int32_t)i;
         if (r->kind == SERVE_CHAT &&
-            dgl_reply_create(&log,
-                             dgl_reply_params(.tmpl = s->tmpl, .prompt_end = ex->prompt_end,
-                                              .continues = r->continues,
-                                              .calls = r->num_functions > 0,
-                                              .functions = r->functions,
-                                              .num_functions = r->num_functions,
-                                              .keep_reasoning = r->keep_reasoning,
-                                              .part_cb = take_part, .priv = c),
-                             &c->reply) != DGL_OK) {
+            dgl_reply_create(
+                &s->engine.console.log, /* borrowed by the parser */
+                dgl_reply_params(.tmpl = s->tmpl, .prompt_end = ex->prompt_end,
+                                 .continues = r->continues, .calls = r->num_functions > 0,
+                                 .functions = r->functions, .num_functions = r->num_functions,
+                                 .keep_reasoning = r->keep_reasoning, .part_cb = take_part,
+                                 .priv = c),
+                &c->reply) != DGL_OK) {
             serve_reply_fail(ex, 500, "out of memory for the answer");
             return;
         }

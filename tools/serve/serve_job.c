@@ -186,19 +186,22 @@ static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
 }
 
 /* Frees everything that is not needed once the ids of the prompts are made, because the request may
- * wait long. */
-static void release(struct serve_exchange *ex)
+ * wait long. Charges what the answer needs. */
+static bool release(struct serve_exchange *ex, struct serve_error *error)
 {
     const struct serve_request *r = &ex->request;
     const struct serve *s = ex->server;
     const size_t prompts = r->num_prompts ? r->num_prompts : 1;
+    const int32_t hidden = dgl_model_get_info(s->engine.model)->hidden;
     uint64_t kept = ex->ends ? ex->ends[prompts - 1] * sizeof(*ex->prompt_ids) : 0;
     kept += ex->num_choices * sizeof(*ex->choices);
     if (r->kind == SERVE_EMBEDDING && ex->ends) /* the vectors, and their text */
-        kept += prompts * (size_t)dgl_model_get_info(s->engine.model)->hidden * 24;
+        kept += prompts * (size_t)(r->dimensions ? r->dimensions : hidden) * 24;
     dgl_buf_finish(&ex->body);
     serve_request_release(&ex->request);
     serve_share_keep(ex, kept);
+    return kept <= ex->charged || serve_share_charge(ex, kept - ex->charged) ||
+           serve_share_refuse_bytes(s, kept, error);
 }
 
 /* Refuses embeddings that the model or the memory does not have. */
@@ -272,12 +275,14 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     }
     const size_t prompts = kind == SERVE_CHAT ? 1 : r->num_prompts;
     ex->num_choices = kind == SERVE_EMBEDDING ? 0 : prompts * (size_t)r->n;
-    if (ex->num_choices > s->shares.most_answers) {
+    const size_t most = s->shares.most_tenant_answers < s->shares.most_answers
+                            ? s->shares.most_tenant_answers
+                            : s->shares.most_answers;
+    if (ex->num_choices > most) {
         const size_t wanted = ex->num_choices;
         ex->num_choices = 0;
         return serve_refuse(error, 400, r->n > 1 ? "n" : "prompt",
-                            "the request wants %zu answers, at most %zu can wait", wanted,
-                            s->shares.most_answers);
+                            "the request wants %zu answers, at most %zu can wait", wanted, most);
     }
     ex->choices = dgl_new_array(struct serve_choice, ex->num_choices);
     if (!ex->choices) {
@@ -294,7 +299,8 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     ex->scope = serve_share_scope(ex, unique[0]);
     if (dgl_memory_take_failures() > 0)
         return serve_refuse(error, 500, NULL, "out of memory for the request");
-    release(ex);
+    if (!release(ex, error))
+        return false;
     pthread_mutex_lock(&s->lock);
     const bool over = s->over,
                taken = !over && serve_share_take(ex, ex->num_choices ? ex->num_choices : 1,
@@ -317,9 +323,14 @@ static bool unzip(struct serve_exchange *ex, struct serve_error *error)
     struct serve *s = ex->server;
     if (!ex->gzip)
         return true;
+    /* While the buffer grows, it may have twice the bytes of the largest body. */
+    const uint64_t before = ex->charged, most = 2 * (uint64_t)s->opt->max_body;
+    if (!serve_share_charge(ex, most))
+        return serve_share_refuse_bytes(s, most, error);
     if (!serve_gzip_read(&ex->body, (size_t)s->opt->max_body, error))
         return false;
-    return serve_share_charge(ex, ex->body.cap) || serve_share_refuse_bytes(s, ex->body.cap, error);
+    serve_share_keep(ex, before + ex->body.cap);
+    return true;
 }
 
 static void read_body(struct serve_exchange *ex)

@@ -176,13 +176,16 @@ static int listen_unix(struct serve *s, const char *path)
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const mode_t mask = umask(0117); /* before any thread is made */
     const bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+    const bool listens = bound && listen(fd, BACKLOG) == 0;
     const int reason = errno;
     umask(mask);
     s->local = true;
-    if (bound && listen(fd, BACKLOG) == 0) {
+    if (listens) {
         s->socket = path;
         return fd;
     }
+    if (bound)
+        unlink(path);
     if (reason == EADDRINUSE)
         console_error("serve: --host %s: the file exists, and is no socket or belongs to a running "
                       "server: choose another path",

@@ -688,11 +688,16 @@ static bool read_messages(const struct reader *rd)
         return refuse_type(rd, effort, "a string", "reasoning_effort");
     for (const struct dgl_json *v = dgl_json_first(rd->defaults->variables); v;
          v = dgl_json_next(v)) {
-        const bool given = dgl_json_get(more, dgl_json_key(v).p) ||
-                           (effort && dgl_str_eq(dgl_json_key(v), "reasoning_effort"));
+        const struct dgl_str key = dgl_json_key(v);
+        /* reasoning_effort also sets enable_thinking if it is "none" */
+        const bool given =
+            dgl_json_get(more, key.p) ||
+            (effort &&
+             (dgl_str_eq(key, "reasoning_effort") ||
+              (dgl_str_eq(dgl_json_str(effort), "none") && dgl_str_eq(key, "enable_thinking"))));
         if (given)
             continue;
-        dgl_jw_key_str(&w, dgl_json_key(v));
+        dgl_jw_key_str(&w, key);
         dgl_jw_value(&w, v);
     }
     if (!read_effort(rd, more, &w) || !read_turn(rd, messages) || !read_tools(rd, &w))

@@ -44,7 +44,7 @@ void serve_share_open(struct serve *s)
 /* Returns true if the server can have more than one tenant. */
 static bool has_several(const struct serve *s)
 {
-    return s->num_keys > 1 || (s->num_keys == 0 && !serve_is_loopback(s->opt->host));
+    return s->num_keys > 1 || (s->num_keys == 0 && (!s->local || s->opt->trust_proxy.count > 0));
 }
 
 void serve_share_set_answers(struct serve *s, size_t most)

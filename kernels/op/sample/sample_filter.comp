@@ -15,7 +15,8 @@
 // Choice: it is the only kernel of this operation.
 //
 // TUNEs: WG_SIZE is the group size. Smaller groups are not offered: llvmpipe ends all loops of an
-// invocation after 65,535 rounds in total, and every stage reads the whole vocabulary.
+// invocation after 65,535 rounds in total, and every stage reads the whole vocabulary. All stages
+// together read it 38 times, which REQUIRE compares with that limit.
 //
 // Utilisation: a stage reads all logits of a row two to seven times. Only runs with such a stage
 // have this operation.
@@ -37,6 +38,7 @@
 //! SHARED uint least
 //! SHARED uint most
 //! REQUIRE VOCAB < 524288
+//! REQUIRE !LLVMPIPE || 38 * ceildiv(VOCAB, WG_SIZE) + 12 * WG_SIZE + 6000 < 65536
 //! LIB uint64
 //! LIB sample
 //! LIB philox

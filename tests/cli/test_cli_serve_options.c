@@ -52,7 +52,7 @@ static const struct flag flags[] = {
     {{"--temp", "-1"}, 2, "--temp -1: wanted a number"},
     {{"--chat-template-kwargs", "[]"}, 2, "--chat-template-kwargs: an array, wanted an object"},
     {{"--chat-template-kwargs", "{"}, 2, "--chat-template-kwargs"},
-    {{"--chat-template-kwargs", "{\"messages\":[]}"}, 2, "come with each request"},
+    {{"--chat-template-kwargs", "{\"messages\":[]}"}, 2, "comes with each request"},
     {{"--api-prefix", "llm"}, 2, "--api-prefix llm: wanted a path"},
     {{"--reasoning-format", "x"}, 2, "--reasoning-format x: wanted one of"},
 };

@@ -123,12 +123,12 @@ static void archive_defines_the_whole_api(void **state)
     (void)state;
     struct dgl_buf output = {0};
     const char *archive = built("libdopplergl.a");
-    int code =
-        run(&output,
-            "nm -g --defined-only %s > %s/exported\n"
-            "sed -n '/^template/d; s/^[a-z].*[ *]\\(dgl_[a-z0-9_]*\\)(.*/\\1/p' core/dopplergl.h |\n"
-            "while read -r name; do grep -q \" T $name$\" %s/exported || echo \"$name\"; done",
-            archive, build_dir(), build_dir());
+    int code = run(
+        &output,
+        "nm -g --defined-only %s > %s/exported\n"
+        "sed -n '/^template/d; s/^[a-z].*[ *]\\(dgl_[a-z0-9_]*\\)(.*/\\1/p' core/dopplergl.h |\n"
+        "while read -r name; do grep -q \" T $name$\" %s/exported || echo \"$name\"; done",
+        archive, build_dir(), build_dir());
     assert_string_equal(output.p, "");
     assert_int_equal(code, 0);
     dgl_buf_finish(&output);
@@ -152,8 +152,9 @@ static void library_has_no_global_state_but_the_process(void **state)
                    "/^\\.(data|bss|tdata|tbss)$/ && $(NF-1) !~ /^0+$/ "
                    "{ print $NF } $(NF-2) == \"*COM*\" { print $NF }'",
                    built("libinternal.a"));
-    assert_string_equal(output.p, "failures\nopened_by\nvulkan\niq1_s_grid\niq2_xxs_grid\niq2_xs_grid\n"
-                                  "iq2_s_grid\niq3_xxs_grid\niq3_s_grid\ngrids_once\n");
+    assert_string_equal(output.p,
+                        "failures\nopened_by\nvulkan\niq1_s_grid\niq2_xxs_grid\n"
+                        "iq2_xs_grid\niq2_s_grid\niq3_xxs_grid\niq3_s_grid\ngrids_once\n");
     assert_int_equal(code, 0);
     dgl_buf_finish(&output);
 }

@@ -565,8 +565,7 @@ static void new_follows_the_device(void **state)
 {
     (void)state;
     struct process_result plan, r;
-    const char *const args[] = {"kernels", "new", "mine", "--op", "attn_prefill",
-                                "-o",      "-",   NULL};
+    const char *const args[] = {"kernels", "new", "mine", "--op", "attn_prefill", "-o", "-", NULL};
     const char *const none[] = {"EGL_PLATFORM=surfaceless", "DOPPLERGL_DEVICE", NULL};
     process_command(&plan, "kernels", "explain", "--device", "any", "--json", NULL);
     assert_code(&plan, 0);

@@ -62,7 +62,7 @@ static void a_short_result_is_not_overrun(void **state)
         struct dgl_generate_result r;
         char bytes[sizeof(struct dgl_generate_result)];
     } caller;
-    const size_t size = offsetof(struct dgl_generate_result, num_reused);
+    const size_t size = offsetof(struct dgl_generate_result, prefill_ns);
     memset(&caller, 0x5a, sizeof(caller));
     caller.r.size = size;
     assert_int_equal(dgl_generate(engine.session,
@@ -77,6 +77,7 @@ static void a_short_result_is_not_overrun(void **state)
             fail_msg("byte %zu of a result of %zu bytes is %d, want 90", i, size, caller.bytes[i]);
     free(caller.r.prompt_ids);
     free(caller.r.tokens);
+    free(caller.r.text);
 }
 
 static void a_field_of_a_newer_header_is_refused(void **state)

@@ -93,7 +93,7 @@ static void check(const char *path, const struct pooled *row, const char *origin
 
 static enum dgl_status convert(const struct dgl_log *log, const char *in, const char *out)
 {
-    struct dgl_convert_result result;
+    struct dgl_convert_result result = {.size = sizeof(result)};
     return dgl_convert(log, dgl_convert_params(.in = in, .out = out, .threads = 1), &result);
 }
 

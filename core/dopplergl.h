@@ -330,8 +330,8 @@ void dgl_device_destroy(struct dgl_device **dev);
  * compiler. A program that is otherwise finished may leave the device open, flush its files and
  * call _exit(). Returns false for a lost device. Cheap. */
 bool dgl_device_is_compiling(struct dgl_device *dev);
-/* Copies the last error line of the device and of all objects made from it to *out, whatever its
- * log is. "" = no call has failed. The line explains the last call that failed with another status
+/* Copies the last error line of the device and of all objects made from it to *out, with any log.
+ * "" = no call has failed. The line explains the last call that failed with another status
  * than DGL_ERR_CANCELLED; a call that succeeded may also have left a line, about an error from
  * which it recovered. Thread-safe. */
 enum dgl_status dgl_device_error(const struct dgl_device *dev, struct dgl_error *out);
@@ -619,7 +619,7 @@ struct dgl_kernel_time {
     uint64_t bytes, flops;        /* minimum bytes moved and operations computed by one dispatch */
     double copy_gbps, copy_share; /* rate of a memory copy, and (bytes / us) divided by that rate */
     double timer_us; /* cost of a timer, which was subtracted; 0 = no cost, or the host's clock */
-    /* Of dgl_kernels_bench_params.against. NULL, 0: it was not given or was not timed. */
+    /* The kernel dgl_kernels_bench_params.against. NULL and 0 if it was not given or not timed. */
     const struct dgl_kernel_verdict *against; /* its test on this request */
     double against_us;                        /* its median time of a dispatch */
     double
@@ -1340,7 +1340,7 @@ struct dgl_session_save_params {
  * complete or not at all. Each token uses 4 bytes plus its part of the KV cache: 2 * layers *
  * kv_heads * head_dim numbers, windowed layers included. Sampler state is not needed: random
  * numbers depend only on the seed and dgl_sampling.draws, and penalties only on the ids.
- * Temporaries that killed processes left beside the file are removed.
+ * Removes temporary files of killed processes in that folder.
  * DGL_ERR_GPU: a key, value or logit is not finite; an existing file is kept. DGL_ERR_IO: errors of
  * the disk. DGL_ERR_INVALID_ARG: no path, or too much data. DGL_ERR_CANCELLED. The session is not
  * changed. Blocks. Slow: about as long as writing the file.

@@ -257,7 +257,7 @@ static size_t cut(struct live *t, size_t count, uint64_t target)
     return kept;
 }
 
-/* The largest number whose square is at most x. */
+/* Returns the square root of x, rounded down. */
 static uint32_t root_of(uint64_t x)
 {
     uint64_t r = (uint64_t)sqrt((double)x);

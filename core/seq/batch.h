@@ -65,7 +65,7 @@ struct dgl_batch {
     bool woken;
     uint32_t first_pages; /* of info.pages, allocated from the start */
     float answer_tokens;  /* running mean of the answer length */
-    int32_t turn;         /* lane whose prompt is read next */
+    int32_t turn;         /* lane with the next prompt to evaluate */
     uint64_t hold_ns;     /* maximum time of a prompt pass while others write; 0 means no limit */
     struct prefill_pacing prefill;
     uint32_t rebuilds; /* of the model, when the last step began */

@@ -22,33 +22,7 @@ static bool refuse(void)
     return countdown >= 0 && countdown-- == 0;
 }
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size)
-{
-    return refuse() ? NULL : __real_malloc(size);
-}
-
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(count, size);
-}
-
-void *__real_realloc(void *p, size_t size);
-void *__wrap_realloc(void *p, size_t size);
-void *__wrap_realloc(void *p, size_t size)
-{
-    return refuse() ? NULL : __real_realloc(p, size);
-}
-
-char *__real_strdup(const char *text);
-char *__wrap_strdup(const char *text);
-char *__wrap_strdup(const char *text)
-{
-    return refuse() ? NULL : __real_strdup(text);
-}
+#include "tests/support/failing_alloc.h"
 
 cJSON *__real_cJSON_ParseWithLengthOpts(const char *text, size_t len, const char **end,
                                         cJSON_bool terminated);

@@ -107,7 +107,7 @@ struct shape {
     /* maximum number of parts of the keys on the GPU; on other devices 1, or 2 with sinks */
     uint32_t gpu_splits;
     uint32_t short_rows; /* kernels more on llvmpipe, for products of up to 1,024 columns */
-    int32_t gpu_few;     /* kernels more on the GPU, for 2 to 8 tokens of sizes that suit them */
+    int32_t gpu_few;     /* kernels more on the GPU, for 2 to 32 tokens of sizes that suit them */
 };
 
 static const struct shape shapes[] = {
@@ -117,13 +117,13 @@ static const struct shape shapes[] = {
     {"mistral-7b-v0.1", "Mistral 7B v0.1", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
     {"mistral-7b-v0.3", "Mistral 7B v0.3", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
     {"qwen2.5-1.5b", "Qwen 2.5 1.5B", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
-    {"qwen3-0.6b", "Qwen 3 0.6B", &head_norms, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 2, 0},
+    {"qwen3-0.6b", "Qwen 3 0.6B", &head_norms, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 2, -1},
     {"gemma-2-2b", "Gemma 2 2B", &post_norms, {5, 5, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
     {"gemma-2-9b", "Gemma 2 9B", &post_norms, {8, 8, 0, 0}, {1, 1, 0, 0}, 33, 0, 0},
     {"gemma-3-1b", "Gemma 3 1B", &all_norms, {3, 3, 0, 0}, {1, 1, 0, 0}, 64, 2, 0},
     {"gemma-3-4b", "Gemma 3 4B", &all_norms, {6, 6, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
     {"phi-3.5-mini", "Phi-3.5 mini", &plain, {1, 1, 0, 0}, {1, 1, 0, 0}, 8, 0, 0},
-    {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 33, 0, 2},
+    {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 33, 0, 1},
     {"gpt-oss-20b", "GPT-OSS 20B", &experts_windows, {9, 9, 3, 2}, {1, 1, 1, 1}, 33, 0, 0},
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
@@ -144,7 +144,7 @@ static const struct choice choices[] = {
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
     {"matmul", "prefill", "COLUMNS", 8, 8, {NULL, NULL, "stationary"}, "q4_k", 4096, 4096},
     {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
-    {"matmul", "prefill", "COLUMNS", 16, 16, {NULL, NULL, "lanes"}, "q4_k", 0, 0},
+    {"matmul", "prefill", "COLUMNS", 16, 16, {NULL, NULL, "subgroup"}, "q4_k", 0, 0},
     {"matmul", "prefill", "COLUMNS", 16, 16, {NULL, NULL, "wide"}, NULL, 0, 0},
     {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "lanes"}, "q4_k", 8449, 0},
     {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "outer"}, "q4_k", 4225, 0},
@@ -288,7 +288,7 @@ static void check_operations(const struct planned *p, const struct shape *shape,
         take_labels(list, &at, all[s].once, bands, false, false);
         for (int32_t i = 0; layer && i < p->model.desc.layers; i++) {
             size_t first = at;
-            take_labels(list, &at, layer, bands, split, rows_log2 == 5 || rows_log2 == 6);
+            take_labels(list, &at, layer, bands, split, rows_log2 >= 4 && rows_log2 <= 6);
             if (rows_log2 == 0 && device == MADE_GPU && i + 1 == p->model.desc.layers &&
                 shape->family->gpu_end)
                 take_labels(list, &at, shape->family->gpu_end, bands, false, false);

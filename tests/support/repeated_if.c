@@ -140,7 +140,9 @@ static void mark_short_loops(struct module *m)
         if (!is_in(m, end) || opcode(m, end) != OP_BRANCH_CONDITIONAL)
             continue;
         const size_t compare = m->made_at[m->words[end + 1]];
-        const size_t bound = compare ? m->made_at[m->words[compare + 4]] : 0;
+        /* A condition with one operand, such as a load, has no bound. */
+        const uint32_t id = compare && m->words[compare] >> 16 > 4 ? m->words[compare + 4] : 0;
+        const size_t bound = id < m->bound ? m->made_at[id] : 0;
         if (bound && opcode(m, bound) == OP_CONSTANT && m->words[bound + 3] <= SHORT_LOOP)
             m->words[at + 3] |= 1u;
     }

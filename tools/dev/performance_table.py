@@ -44,12 +44,13 @@ def label(row, report):
 
 
 def lines_of(head, rows):
-    """A table without the columns that are empty in every row; nothing if only the first columns are left."""
+    """A table without the rows and columns that have no figures; nothing if none are left."""
     kept = [i for i, name in enumerate(head) if any(row[i] for row in rows)]
-    if sum(head[i] not in ("file", "program") for i in kept) == 0:
+    figures = [i for i in kept if head[i] not in ("file", "program")]
+    if not figures:
         return []
     return ["| " + " | ".join(head[i] for i in kept) + " |", "| --- " * len(kept) + "|"] + [
-        "| " + " | ".join(row[i] for i in kept) + " |" for row in rows if any(row[i] for i in kept[1:])]
+        "| " + " | ".join(row[i] for i in kept) + " |" for row in rows if any(row[i] for i in figures)]
 
 
 def programs(row, peers, what):

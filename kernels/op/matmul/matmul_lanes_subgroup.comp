@@ -17,9 +17,10 @@
 // neither on timing nor on the number of tokens (as in lib matmul_tile). The K_PARTS sums of a
 // group are added up in rounds of ROUND tokens.
 //
-// Choice: PREFER is 35 for 16 tokens. For 32 tokens it is 29 for sizes that were faster (LONG), and
-// 10 otherwise. matmul_outer has 28, matmul_columns_subgroup 15 or 30. On software renderers and on
-// devices with fewer than 32 compute units PREFER is 0.
+// Choice: PREFER is 35 for 16 tokens (matmul_strips_subgroup has 36 on large GPUs). For 32
+// tokens it is 29 for sizes that were faster (LONG), and 10 otherwise. matmul_outer has 28,
+// matmul_columns_subgroup 15 or 30. On software renderers and on devices with fewer than 32
+// compute units PREFER is 0.
 //
 // TUNEs: THREAD_ROWS and THREAD_COLUMNS set the results per lane: more results reuse loads, but
 // need more registers. More K_PARTS fill a device that has few row tiles. CUT is the number of

@@ -390,7 +390,7 @@ static bool read_sequence(struct parser *p, bool nested, struct gr_expr *out)
         if (!read_repeats(p, nested, &item) || !push_item(p, item))
             return false;
     }
-    if (p->pos < p->text.len && strchr("*+?{", peek(p)))
+    if (peek(p) && strchr("*+?{", peek(p)))
         return fail(p, "wanted an item before the repeat");
     *out = gr_seq(p->b, p->items + base, p->num_items - base);
     p->num_items = base;

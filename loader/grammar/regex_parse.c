@@ -521,7 +521,7 @@ static bool read_term(struct parser *p, struct part *out)
         *out = (struct part){0};
         add_to_part(p, out, p->text.p[start] == '^' ? ANCHOR_START : ANCHOR_END, gr_empty(p->b),
                     true);
-        if (!at_end(p) && strchr("*+?", peek(p, 0)))
+        if (peek(p, 0) && strchr("*+?", peek(p, 0)))
             return fail(p, "an anchor cannot be repeated");
         return true;
     }
@@ -543,7 +543,7 @@ static bool read_term(struct parser *p, struct part *out)
         *out = part_of(is_class ? gr_class(p->b, p->ranges, p->num_ranges, false)
                                 : gr_range(p->b, cp, cp),
                        false);
-    } else if (strchr("*+?", peek(p, 0))) {
+    } else if (peek(p, 0) && strchr("*+?", peek(p, 0))) {
         return fail(p, "wanted an item before the quantifier");
     } else {
         p->pos += dgl_utf8_decode(p->text.p + p->pos, p->text.len - p->pos, &cp);

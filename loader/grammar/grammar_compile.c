@@ -50,14 +50,15 @@ struct compiler {
     size_t num_units, cap_units, num_items, cap_items;
     uint32_t *queue; /* working memory: rules or nodes */
     size_t cap_queue;
-    uint32_t calls; /* nesting of expanded calls */
-    bool regular;   /* expand everything, as for gr_dfa_of() */
+    uint32_t calls;         /* nesting of expanded calls */
+    uint32_t inline_states; /* calls of regular rules up to this size are expanded */
+    bool regular;           /* expand everything, as for gr_dfa_of() */
 };
 
 static bool compiler_init(struct compiler *c, struct grammar_builder *b)
 {
     size_t cap_rules = 0, cap_facts = 0, cap_units = 0, cap_dfas = 0;
-    *c = (struct compiler){.b = b, .budget = b->budget};
+    *c = (struct compiler){.b = b, .budget = b->budget, .inline_states = INLINE_STATES};
     if (!dgl_budget_grow(c->budget, (void **)&c->rules, &cap_rules, b->num_rules + 1,
                          sizeof(*c->rules)) ||
         !dgl_budget_grow(c->budget, (void **)&c->facts, &cap_facts, b->num_nodes, 1) ||
@@ -411,10 +412,14 @@ static bool add_repeat(struct compiler *c, struct nfa *nfa, uint32_t id, uint32_
         state = next;
     }
     if (node->max == GR_UNBOUNDED) {
-        uint32_t loop = new_state(c, nfa);
-        if (c->budget->status != DGL_OK ||
-            !nfa_add_edge(c->budget, nfa, state, NFA_EPSILON, loop) ||
-            !add_item(c, nfa, node->first, as_group, loop, loop))
+        /* A loop over characters has no calls, so that masks can use a slice for it. */
+        uint32_t loop = new_state(c, nfa), before = c->inline_states;
+        c->inline_states = ITEM_STATES;
+        bool ok = c->budget->status == DGL_OK &&
+                  nfa_add_edge(c->budget, nfa, state, NFA_EPSILON, loop) &&
+                  add_item(c, nfa, node->first, as_group, loop, loop);
+        c->inline_states = before;
+        if (!ok)
             return false;
         state = loop;
     }
@@ -424,7 +429,7 @@ static bool add_repeat(struct compiler *c, struct nfa *nfa, uint32_t id, uint32_
 static bool add_call(struct compiler *c, struct nfa *nfa, uint32_t rule, uint32_t from, uint32_t to)
 {
     struct rule_facts *facts = &c->rules[rule];
-    bool expand = c->regular || (facts->size <= INLINE_STATES && facts->depth <= MAX_EXPANSION);
+    bool expand = c->regular || facts->size <= c->inline_states;
     if (!expand) {
         if (!facts->productive)
             return true;

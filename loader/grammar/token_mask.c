@@ -14,7 +14,7 @@
 enum {
     LOOP_STATES = 512, /* largest loop with a slice */
     LOOP_BYTES = 20,   /* a loop needs so many ASCII bytes, else walks are quick enough */
-    NEAR_BYTES = 48,   /* ASCII bytes by which a state must lead to a loop to be near it */
+    NEAR_BYTES = 48,   /* ASCII bytes by which a state must lead to a loop to be beside it */
     MAX_NEAR = 4       /* tops that are compared with a loop, in one mask */
 };
 
@@ -29,7 +29,8 @@ struct token_masks {
     struct gr_loop *loops;
     size_t num_loops, cap_loops;
     uint32_t *loop_of; /* by state: the loop that it begins, or NONE */
-    uint32_t *near_of; /* by state: the loop to which most bytes lead, or NONE */
+    uint32_t *near_of; /* by state: a loop that texts soon enter, or NONE */
+    bool *beside;      /* by state: most bytes lead to that loop */
 };
 
 /* --- loops --- */
@@ -135,6 +136,8 @@ static enum dgl_status add_loop(const struct dgl_log *log, struct token_masks *m
         goto done;
     }
     masks->loops[masks->num_loops] = (struct gr_loop){slice, states};
+    for (uint32_t i = 1; i < count && !g->states[head].counter; i++)
+        masks->near_of[states[i]] = (uint32_t)masks->num_loops;
     masks->loop_of[head] = (uint32_t)masks->num_loops++;
     states = NULL;
 done:
@@ -159,8 +162,9 @@ enum dgl_status token_masks_create(const struct dgl_log *log, struct grammar *gr
     masks->trie = trie;
     masks->loop_of = dgl_new_array(uint32_t, g->num_states);
     masks->near_of = dgl_new_array(uint32_t, g->num_states);
+    masks->beside = dgl_new_array(bool, g->num_states);
     found->index = dgl_new_array(uint32_t, g->num_states);
-    if (!masks->loop_of || !masks->near_of || !found->index) {
+    if (!masks->loop_of || !masks->near_of || !masks->beside || !found->index) {
         status = dgl_fail_memory(log, "masks of a grammar", (size_t)g->num_states * 12);
         goto done;
     }
@@ -173,8 +177,10 @@ enum dgl_status token_masks_create(const struct dgl_log *log, struct grammar *gr
         for (uint32_t e = g->states[s].first_byte; e < g->states[s + 1].first_byte; e++) {
             uint32_t target = g->bytes[e].target;
             if (masks->loop_of[s] == NONE && masks->loop_of[target] != NONE &&
-                !g->states[target].counter && ascii_bytes(g, s, target) >= NEAR_BYTES)
+                !g->states[target].counter && ascii_bytes(g, s, target) >= NEAR_BYTES) {
                 masks->near_of[s] = masks->loop_of[target];
+                masks->beside[s] = true;
+            }
         }
     *out = masks;
     masks = NULL;
@@ -196,6 +202,7 @@ void token_masks_destroy(struct token_masks **masks)
     free((*masks)->loops);
     free((*masks)->loop_of);
     free((*masks)->near_of);
+    free((*masks)->beside);
     free(*masks);
     *masks = NULL;
 }
@@ -259,14 +266,21 @@ static void walk(struct matcher *m, const struct trie_nodes *t, uint32_t node, u
     }
 }
 
-/* Walks a configuration that is near a loop: most texts lead into the loop. Begins with the mask of
- * the loop, and corrects it where the configuration differs from the loop. */
-static void walk_near(struct walker *w, const struct gr_loop *loop, uint32_t conf, uint32_t *bits)
+/*
+ * Walks a configuration near a loop, beside the loop itself: where both are in the same state, the
+ * tokens below are those of the slice. If most texts enter the loop, begins with the mask of the
+ * slice and clears what the configuration rejects. Otherwise begins with an empty mask.
+ */
+static void walk_near(struct walker *w, const struct gr_loop *loop, uint32_t conf, bool most,
+                      uint32_t *bits)
 {
     const struct trie_nodes *t = token_trie_nodes(w->masks->trie);
     const struct token_slice *slice = loop->slice;
-    size_t depth = 1;
-    memcpy(bits, slice->inside, token_trie_mask_words(w->masks->trie) * sizeof(*bits));
+    size_t depth = 1, bytes = token_trie_mask_words(w->masks->trie) * sizeof(*bits);
+    if (most)
+        memcpy(bits, slice->inside, bytes);
+    else
+        memset(bits, 0, bytes);
     w->frames[0] = (struct frame){t->nodes[0].first_child,
                                   t->nodes[0].first_child + t->nodes[0].num_children, conf, 0, 0};
     while (depth) {
@@ -285,13 +299,15 @@ static void walk_near(struct walker *w, const struct gr_loop *loop, uint32_t con
             leaving = trie_child(&slice->leaving, frame->leaving, child->byte);
         uint32_t to = matcher_step(w->m, frame->conf, child->byte);
         if (!to) {
-            if (state != NONE)
+            if (state != NONE && most)
                 clear_bits(bits, t->ids, child->rank, child->rank_end);
             continue;
         }
         if (state != NONE && matcher_conf_at(w->m, to)->count == 1 &&
             matcher_tops(w->m, to)->state == loop->states[state]) {
-            /* From here on the configuration is that of the loop. */
+            for (uint32_t rank = child->rank; rank < child->rank_end && !most; rank++)
+                if (slice->items[t->ids[rank]])
+                    bits[t->ids[rank] / 32] |= 1u << t->ids[rank] % 32;
             if (leaving != NONE) {
                 const struct trie_node *node = &slice->leaving.nodes[leaving];
                 set_bits(bits, slice->leaving.ids, node->rank, trie_own_end(&slice->leaving, node));
@@ -333,17 +349,16 @@ static bool overlaps(struct matcher *m, const struct token_slice *slice, struct 
     return false;
 }
 
-/* Adds the tokens that stay in a loop for at most `left` items. */
-static void add_inside(const struct token_slice *slice, size_t words, int32_t num_tokens,
-                       uint32_t left, uint32_t *bits)
+/* Adds the tokens that stay in a loop for at most `left` items, which is not 0. */
+static void add_inside(const struct token_slice *slice, size_t words, uint32_t left, uint32_t *bits)
 {
     const uint32_t *inside = left >= slice->max_items ? slice->inside
-                             : left <= SLICE_COUNTS   ? slice->inside_most[left - 1]
-                                                      : NULL;
-    for (size_t i = 0; inside && i < words; i++)
+                             : left < SLICE_COUNTS    ? slice->inside_most[left - 1]
+                                                      : slice->inside_most[SLICE_COUNTS - 1];
+    for (size_t i = 0; i < words; i++)
         bits[i] |= inside[i];
-    for (int32_t id = 0; !inside && id < num_tokens; id++)
-        bits[id / 32] |= (uint32_t)(slice->items[id] - 1u < left) << id % 32;
+    for (uint32_t i = 0; i < slice->num_long && slice->items[slice->long_ids[i]] <= left; i++)
+        bits[slice->long_ids[i] / 32] |= 1u << slice->long_ids[i] % 32;
 }
 
 /* Adds the mask of all tops whose loops have one slice. Returns false if the slice cannot be used:
@@ -360,8 +375,7 @@ static bool add_slice(struct walker *w, const struct gr_top *tops, size_t count)
     for (size_t i = 0; i < count && left < slice->max_items; i++)
         if (overlaps(w->m, slice, tops[i]))
             return false;
-    add_inside(slice, token_trie_mask_words(w->masks->trie), token_trie_num_tokens(w->masks->trie),
-               left, w->bits);
+    add_inside(slice, token_trie_mask_words(w->masks->trie), left, w->bits);
     walk(w->m, &slice->leaving, 0, matcher_conf_of(w->m, tops, count), w->frames, w->bits);
     return true;
 }
@@ -402,7 +416,8 @@ static void add_tops(struct walker *w, struct gr_top *tops, uint32_t count, stru
             continue;
         if (loop == NONE && near != NONE && num_near < MAX_NEAR) {
             num_near++;
-            walk_near(w, &masks->loops[near], matcher_conf_of(w->m, &tops[i], 1), w->spare);
+            walk_near(w, &masks->loops[near], matcher_conf_of(w->m, &tops[i], 1),
+                      masks->beside[tops[i].state], w->spare);
             for (size_t k = 0; k < words; k++)
                 w->bits[k] |= w->spare[k];
             continue;

@@ -52,7 +52,8 @@ struct token_slice {
     uint32_t *inside;                    /* mask of the tokens that stay in the loop */
     uint32_t *inside_most[SLICE_COUNTS]; /* those with at most i + 1 items */
     uint8_t *items;                      /* by id: items that a token begins, or 0 if it leaves */
-    uint32_t max_items;
+    int32_t *long_ids;                   /* tokens with more than SLICE_COUNTS items, ascending */
+    uint32_t num_long, max_items;
     struct trie_nodes leaving; /* all other tokens */
 };
 

@@ -23,19 +23,27 @@ struct token_trie {
 
 /* --- nodes --- */
 
+/* A token with the first bytes of its spelling as a number, which order most tokens. */
+struct sort_key {
+    uint64_t start;
+    int32_t id;
+};
+
 static int compare_spellings(const void *a, const void *b, void *trie)
 {
     const struct token_trie *t = trie;
-    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
-    uint32_t left_len = t->offsets[left + 1] - t->offsets[left];
-    uint32_t right_len = t->offsets[right + 1] - t->offsets[right];
-    int order = memcmp(t->bytes + t->offsets[left], t->bytes + t->offsets[right],
+    const struct sort_key *left = a, *right = b;
+    if (left->start != right->start)
+        return left->start < right->start ? -1 : 1;
+    uint32_t left_len = t->offsets[left->id + 1] - t->offsets[left->id];
+    uint32_t right_len = t->offsets[right->id + 1] - t->offsets[right->id];
+    int order = memcmp(t->bytes + t->offsets[left->id], t->bytes + t->offsets[right->id],
                        left_len < right_len ? left_len : right_len);
     if (order)
         return order;
     if (left_len != right_len)
         return left_len < right_len ? -1 : 1;
-    return left < right ? -1 : left > right;
+    return left->id < right->id ? -1 : left->id > right->id;
 }
 
 static void nodes_finish(struct trie_nodes *nodes)
@@ -131,33 +139,49 @@ static enum dgl_status copy_spellings(const struct dgl_log *log, struct token_tr
     return DGL_OK;
 }
 
+/* Returns the ids of the tokens that have bytes, in the order of these, or NULL. */
+static int32_t *sort_ids(struct token_trie *t, uint32_t *count)
+{
+    struct sort_key *keys = dgl_new_array(struct sort_key, (size_t)t->own.num_tokens);
+    int32_t *ids = dgl_new_array(int32_t, (size_t)t->own.num_tokens);
+    *count = 0;
+    for (int32_t id = 0; keys && id < t->own.num_tokens; id++) {
+        uint32_t len = spelling_len(t, id);
+        uint64_t start = 0;
+        if (!len || token_trie_is_end(t, id))
+            continue;
+        for (uint32_t i = 0; i < 8; i++)
+            start = start << 8 | (i < len ? t->bytes[t->offsets[id] + i] : 0);
+        keys[(*count)++] = (struct sort_key){start, id};
+    }
+    if (keys && ids) {
+        qsort_r(keys, *count, sizeof(*keys), compare_spellings, t);
+        for (uint32_t i = 0; i < *count; i++)
+            ids[i] = keys[i].id;
+    } else {
+        free(ids);
+        ids = NULL;
+    }
+    free(keys);
+    return ids;
+}
+
 enum dgl_status token_trie_create(const struct dgl_log *log,
                                   const struct token_spellings *spellings, struct token_trie **out)
 {
     enum dgl_status status = DGL_OK;
     struct token_trie *t = dgl_new(struct token_trie);
-    int32_t *ids = NULL;
-    uint32_t count = 0;
+    uint32_t count;
     *out = NULL;
     if (!t)
         return dgl_fail_memory(log, "the trie of a vocabulary", sizeof(*t));
     pthread_mutex_init(&t->lock, NULL);
     TRY(copy_spellings(log, t, spellings));
-    ids = dgl_new_array(int32_t, (size_t)t->own.num_tokens);
-    if (!ids) {
-        status = dgl_fail_memory(log, "the trie of a vocabulary", (size_t)t->own.num_tokens * 4);
-        goto done;
-    }
-    for (int32_t id = 0; id < t->own.num_tokens; id++)
-        if (spelling_len(t, id) && !token_trie_is_end(t, id))
-            ids[count++] = id;
-    qsort_r(ids, count, sizeof(*ids), compare_spellings, t);
-    if (!nodes_build(t, ids, count, &t->nodes))
+    int32_t *ids = sort_ids(t, &count);
+    if (!ids || !nodes_build(t, ids, count, &t->nodes))
         status = dgl_fail_memory(log, "the trie of a vocabulary",
-                                 t->nodes.num_nodes * sizeof(struct trie_node));
-    ids = NULL;
+                                 (size_t)t->own.num_tokens * sizeof(struct trie_node));
 done:
-    free(ids);
     if (status != DGL_OK)
         token_trie_destroy(&t);
     *out = t;
@@ -173,6 +197,7 @@ static void slice_destroy(struct token_slice *slice)
     free(slice->next);
     free(slice->inside);
     free(slice->items);
+    free(slice->long_ids);
     nodes_finish(&slice->leaving);
     free(slice);
 }
@@ -257,6 +282,35 @@ static uint32_t count_items(const struct token_slice *slice, const uint8_t *byte
     return items;
 }
 
+/* Makes the masks by number of items, and the list of long tokens. */
+static bool count_masks(const struct token_trie *t, struct token_slice *slice)
+{
+    size_t words = token_trie_mask_words(t);
+    uint32_t first[UINT8_MAX + 2] = {0}; /* place in the list by number of items */
+    for (int32_t id = 0; id < t->own.num_tokens; id++) {
+        uint32_t items = slice->items[id];
+        if (!items)
+            continue;
+        slice->inside[id / 32] |= 1u << id % 32;
+        slice->max_items = items > slice->max_items ? items : slice->max_items;
+        if (items <= SLICE_COUNTS)
+            slice->inside_most[items - 1][id / 32] |= 1u << id % 32;
+        else
+            first[items + 1]++;
+    }
+    for (size_t i = 1; i < SLICE_COUNTS; i++)
+        for (size_t k = 0; k < words; k++)
+            slice->inside_most[i][k] |= slice->inside_most[i - 1][k];
+    for (size_t i = 1; i <= UINT8_MAX + 1; i++)
+        first[i] += first[i - 1];
+    slice->num_long = first[UINT8_MAX + 1];
+    slice->long_ids = dgl_new_array(int32_t, slice->num_long);
+    for (int32_t id = 0; slice->long_ids && id < t->own.num_tokens; id++)
+        if (slice->items[id] > SLICE_COUNTS)
+            slice->long_ids[first[slice->items[id]]++] = id;
+    return slice->long_ids;
+}
+
 static bool slice_fill(const struct token_trie *t, struct token_slice *slice,
                        struct slice_loop loop)
 {
@@ -279,20 +333,14 @@ static bool slice_fill(const struct token_trie *t, struct token_slice *slice,
     memcpy(slice->next, loop.next, next_bytes);
     for (uint32_t rank = 0; rank < t->nodes.num_ranks; rank++) {
         int32_t id = t->nodes.ids[rank];
-        uint32_t bit = 1u << id % 32;
         uint32_t items = count_items(slice, t->bytes + t->offsets[id], spelling_len(t, id));
         /* A token with more items than the counter has is left to the walk. */
-        if (!items || items > UINT8_MAX) {
+        slice->items[id] = items <= UINT8_MAX ? (uint8_t)items : 0;
+        if (!slice->items[id])
             ids[count++] = id;
-            continue;
-        }
-        slice->items[id] = (uint8_t)items;
-        slice->inside[id / 32] |= bit;
-        slice->max_items = items > slice->max_items ? items : slice->max_items;
-        for (size_t i = items - 1; i < SLICE_COUNTS; i++)
-            slice->inside_most[i][id / 32] |= bit;
     }
-    return nodes_build(t, ids, count, &slice->leaving);
+    /* nodes_build() takes the ids. */
+    return nodes_build(t, ids, count, &slice->leaving) && count_masks(t, slice);
 }
 
 enum dgl_status token_trie_slice(const struct dgl_log *log, struct token_trie *trie,

@@ -655,6 +655,24 @@ static bool is_unit_rule(const struct unit *unit)
            !a->states[0].accept && is_call(a->edges[0].label);
 }
 
+/* Follows unit rules to the rules that they call. These chains end, as no rule is left-recursive. */
+static void find_aliases(struct compiler *c)
+{
+    for (size_t i = 0; i < c->num_units; i++)
+        c->units[i].alias = NONE;
+    for (size_t i = 0; i < c->num_units; i++) {
+        uint32_t end = (uint32_t)i, next;
+        while (c->units[end].alias == NONE && is_unit_rule(&c->units[end]))
+            end = called_unit(c->units[end].a.edges[0].label);
+        if (c->units[end].alias != NONE)
+            end = c->units[end].alias;
+        for (uint32_t at = (uint32_t)i; c->units[at].alias == NONE; at = next) {
+            next = at == end ? end : called_unit(c->units[at].a.edges[0].label);
+            c->units[at].alias = end;
+        }
+    }
+}
+
 /* --- the compiled form --- */
 
 /* Counts what the grammar will have, and allocates it. */
@@ -789,12 +807,7 @@ enum dgl_status grammar_compile(struct grammar_builder *b, struct gr_rule root,
     if (!find_fact(&c, FACT_NULLABLE) || !find_sizes(&c) || !compile_units(&c, root.id) ||
         !check_left_recursion(&c))
         goto done;
-    for (size_t i = 0; i < c.num_units; i++) {
-        uint32_t to = (uint32_t)i;
-        while (is_unit_rule(&c.units[to]))
-            to = called_unit(c.units[to].a.edges[0].label);
-        c.units[i].alias = to;
-    }
+    find_aliases(&c);
     g = dgl_new(struct grammar);
     if (!g) {
         dgl_budget_fail_memory(b->budget, sizeof(*g));

@@ -801,6 +801,14 @@ static bool path_return(const struct matcher *m, struct path *path)
     return true;
 }
 
+/* Returns a byte of an edge: a letter or another printable one if possible. */
+static uint8_t plain_byte(const struct gr_byte_edge *edge)
+{
+    if (edge->first <= 'a' && 'a' <= edge->last)
+        return 'a';
+    return edge->first < ' ' && ' ' <= edge->last ? ' ' : edge->first;
+}
+
 /* Follows the cheapest edge of a state. Returns false if it is a token, or on failure. */
 static bool path_follow(const struct matcher *m, struct path *path, struct dgl_buf *out)
 {
@@ -811,7 +819,7 @@ static bool path_follow(const struct matcher *m, struct path *path, struct dgl_b
     uint32_t best = UINT32_MAX;
     for (uint32_t e = state->first_byte; e < state[1].first_byte; e++) {
         uint32_t cost = g->bytes[e].counts ? 1 : 1 + g->states[g->bytes[e].target].cost;
-        if (cost < best) {
+        if (cost < best || (cost == best && byte && plain_byte(byte) < ' ')) {
             best = cost;
             byte = &g->bytes[e];
         }
@@ -840,7 +848,7 @@ static bool path_follow(const struct matcher *m, struct path *path, struct dgl_b
     }
     if (!byte)
         return false;
-    dgl_buf_putc(out, (char)byte->first);
+    dgl_buf_putc(out, (char)plain_byte(byte));
     path->top.state = byte->target;
     path->top.count += byte->counts;
     return !out->failed;

@@ -15,8 +15,8 @@ static bool refuse(void)
 
 #include "tests/support/failing_alloc.h"
 
-static const char *const tokens[] = {"a", "b", "ab", "\"",       "\\", "a\"",
-                                     "(", ")", "1",  "\xC3\xA9", NULL};
+static const char *const tokens[] = {"a", "b", "ab", "\"",       "\\",   "a\"",
+                                     "(", ")", "1",  "\xC3\xA9", "\xA9", NULL};
 
 /* Runs a grammar to the end of a text. Returns the first failure. */
 static enum dgl_status run(const struct dgl_log *log, const char *text, const char *input)

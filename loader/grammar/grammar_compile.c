@@ -318,8 +318,9 @@ done:
     return ok;
 }
 
-/* Returns the state that ends an item, if the item is not empty and if no match is the start of
- * another one. Returns NONE otherwise. */
+/* Returns the state that ends an item, if a counter can repeat the item: its matches are not empty,
+ * none is the start of another one, and no way returns to the first state, which will be the place
+ * between two items. Returns NONE otherwise. */
 static uint32_t find_item_end(const struct automaton *a)
 {
     uint32_t end = NONE;
@@ -329,6 +330,9 @@ static uint32_t find_item_end(const struct automaton *a)
                 return NONE;
             end = s;
         }
+    for (uint32_t e = 0; e < a->num_edges; e++)
+        if (a->edges[e].target == 0)
+            return NONE;
     return end;
 }
 

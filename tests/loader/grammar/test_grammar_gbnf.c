@@ -37,6 +37,8 @@ static const struct row rows[] = {
      "1~abc1~1a~aaaaaaaaaaaaaaaaaaaa1b", "~a", "a2~aaaaaaaaaaaaaaaaaaaaa"},
     {"counter before its own characters", "root ::= [a-z]{1,30} \"abc\" [0-9]", "aabc1~abcabc2",
      "~a~abc~aabc~abcabc", "1~a1~abc1"},
+    {"repeat of an item with a loop", "root ::= ([a-z]* \"1\"){1,20} \"2\"", "12~ab12~1112~1a1b12",
+     "~a~1a~11", "2~a2~1a2"},
     {"copies of a group", "root ::= ( \"a\" root? \"b\" ){2,3}", "abab~ababab~aababbab~abaababb",
      "~ab~aba", "b~abb~abababa"},
     {"nullable items in repeats", "root ::= (\"a\"? \"b\"?){3} \"c\"", "c~ac~bbbc~ababc", "~aaa~bb",

@@ -146,6 +146,7 @@ static const struct language languages[] = {
     {"bounded strings", "root ::= \"\\\"\" ([^\"\\\\()1] | \"\\\\\" [\"\\\\]){1,2} \"\\\"\""},
     {"keys", "root ::= \"\\\"\" (\"ab\" \"\\\"1\" | \"a\" \"\\\"11\" | [^\"\\\\]* \"\\\"a\")"},
     {"counted, then its own characters", "root ::= [^\"]{1,3} \"a\" \"1\""},
+    {"identifiers", "root ::= [\\x20-\\x60b-\\x7e] [\\x20-\\x7e]* \"\\\"\""},
     {"ambiguous", "root ::= (\"a\" | \"ab\" | \"b\" | \"aba\")+ \"1\""},
 };
 

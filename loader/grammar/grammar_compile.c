@@ -552,9 +552,7 @@ static bool compile_unit(struct compiler *c, uint32_t index)
         if (c->budget->status != DGL_OK || !add_expr(c, &nfa, body, from, to))
             goto done;
         /* An automaton that grows beyond several times the rule is better left as it is. */
-        size_t most = 1000 + 4 * nfa.num_states;
-        ok = nfa_determinize(c->budget, &nfa, from, to,
-                             most < GR_MAX_DFA_STATES ? (uint32_t)most : GR_MAX_DFA_STATES,
+        ok = nfa_determinize(c->budget, &nfa, from, to, 1000 + 4 * (uint32_t)nfa.num_states,
                              &too_large, &unit.a);
         if (ok && too_large)
             ok = nfa_remove_epsilon(c->budget, &nfa, from, to, &unit.a);

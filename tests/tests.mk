@@ -63,3 +63,4 @@ TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--w
     -Wl,--wrap=programs_get
 # The server's reader of requests is a part of the command.
 $(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve/serve_request.o $(BUILD)/obj/tools/serve/serve_fields.o $(BUILD)/obj/tools/cli/turn.o
+TEST_LDFLAGS_test_grammar_alloc := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup

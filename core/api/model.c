@@ -8,6 +8,7 @@
 #include "core/base/mem.h"
 #include "core/base/sized.h"
 #include "core/seq/sampling.h"
+#include "core/text/constraint.h"
 #include "kernels/step.h"
 
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
@@ -27,6 +28,8 @@ enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_pa
     if (!m)
         TRY(dgl_fail_memory(dev->log, "model", sizeof(*m)));
     status = model_load(m, dev, &p);
+    if (status == DGL_OK && !(m->constraints = constraint_set_create()))
+        status = dgl_fail_memory(dev->log, "constraints", sizeof(*m->constraints));
     if (status == DGL_OK)
         *out = m;
     else
@@ -46,6 +49,7 @@ void dgl_model_destroy(struct dgl_model **model)
     struct gl_saved saved = {0};
     /* A lost device cannot be entered; its objects are gone and destroying them is harmless. */
     bool entered = gl_enter_to_destroy(dev->gl, &saved);
+    constraint_set_destroy(&m->constraints);
     model_destroy(m);
     if (entered)
         gl_leave(dev->gl, &saved);

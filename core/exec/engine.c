@@ -59,6 +59,7 @@ struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
 {
     const struct shape_set *shapes = &recipe.shapes;
     const uint32_t changes = (shapes_have(shapes, PASS_ADJUST) ? SAMPLE_ADJUSTS : 0u) |
+                             (shapes_have(shapes, PASS_MASK) ? SAMPLE_MASKS : 0u) |
                              (shapes_have(shapes, PASS_FILTER) ? SAMPLE_FILTERS : 0u);
     uint32_t kind = 0, kinds = 0, width = 0;
     for (uint32_t i = 0; i < shapes->count; i++)
@@ -70,8 +71,8 @@ struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
         return NULL;
     while (1 << width < plan_step_rows(recipe))
         width++;
-    assert(width * ENGINE_KINDS + kind * 4 + changes < ENGINE_CHOICES);
-    return &engine->choice[width * ENGINE_KINDS + kind * 4 + changes];
+    assert(width * ENGINE_KINDS + kind * SAMPLE_CHANGES + changes < ENGINE_CHOICES);
+    return &engine->choice[width * ENGINE_KINDS + kind * SAMPLE_CHANGES + changes];
 }
 
 void engine_choice_info(const struct engine *engine, const struct engine_choice *c,

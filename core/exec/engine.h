@@ -24,9 +24,9 @@ struct engine_choice {
     bool expected;             /* ENGINE_OPEN: persistent dispatches will be used */
     int32_t columns;           /* sequences per step, at most; 0 if not checked yet */
 };
-/* Number of recipes of decode steps: three ways to sample, each with or without logit adjustments
- * and filters, for one sequence and for passes over up to 2, 4 and 8. */
-#define ENGINE_KINDS   12
+/* Number of recipes of decode steps: three ways to sample, each with or without each change of the
+ * logits, for one sequence and for passes over up to 2, 4 and 8. */
+#define ENGINE_KINDS   (SAMPLE_KINDS * SAMPLE_CHANGES)
 #define ENGINE_CHOICES (4 * ENGINE_KINDS)
 
 struct engine {

@@ -164,7 +164,8 @@ static enum dgl_status write_sampling(struct tuner *t, const struct target_pass 
     sampling_to_step(&sampling, &step);
     if (pass->crowd)
         return write_crowd(t, &step, pass->tokens);
-    enum dgl_status status = session_write_adjust(t->s, &sampling, NULL);
+    enum dgl_status status =
+        session_write_adjust(t->s, &sampling, sampling_changes(&sampling), NULL);
     return status == DGL_OK ? pass_state_write_step(&t->s->state, &step, 0) : status;
 }
 

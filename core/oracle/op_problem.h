@@ -68,9 +68,9 @@ extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_s
     op_rule_matmul, op_rule_norm, op_rule_rope_kv, op_rule_qk_norm, op_rule_attn_prefill,
     op_rule_attn_decode, op_rule_attn_token, op_rule_attn_merge, op_rule_moe_matmul,
     op_rule_moe_route, op_rule_moe_router, op_rule_moe_group, op_rule_moe_combine,
-    op_rule_sample_adjust, op_rule_sample_filter, op_rule_sample_max, op_rule_sample_topk,
-    op_rule_sample_hist, op_rule_sample_mass, op_rule_sample_find, op_rule_sample_pick,
-    op_rule_sample_next, op_rule_sample_args, op_rule_batch_report;
+    op_rule_sample_adjust, op_rule_sample_mask, op_rule_sample_filter, op_rule_sample_max,
+    op_rule_sample_topk, op_rule_sample_hist, op_rule_sample_mass, op_rule_sample_find,
+    op_rule_sample_pick, op_rule_sample_next, op_rule_sample_args, op_rule_batch_report;
 
 /* clang-format breaks the braces of a macro into lines of their own. */
 /* clang-format off */

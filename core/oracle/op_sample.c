@@ -77,6 +77,9 @@ static void fill_adjust(struct sample *s)
     w[ADJUST_PRESENCE] = dgl_f32_bits(s->sampling.presence_penalty);
     w[ADJUST_FREQUENCY] = dgl_f32_bits(s->sampling.frequency_penalty);
     w[ADJUST_FILTERS] = s->twin.filters != NULL;
+    w[ADJUST_MASKED] = s->twin.mask != NULL;
+    if (s->twin.mask)
+        memcpy(w + oplist_mask_at(vocab), s->twin.mask, oplist_mask_words(vocab) * sizeof(*w));
     if (s->twin.filters)
         memcpy(w + oplist_filters_at(vocab), s->twin.filters, FILTER_WORDS * sizeof(*w));
     if (s->sampling.dry_multiplier == 0)
@@ -124,6 +127,18 @@ static uint32_t *make_filters(struct problem *p, const struct kernel_case *c, ui
     words[FILTER_NUM_BANS] = 3;
     for (uint32_t i = 0; i < 3; i++)
         words[FILTER_BANS + i] = i * (vocab / 3);
+    return words;
+}
+
+/* Every 64th row has no constraint. Others allow a tenth of the ids, and always one of the last. */
+static uint32_t *make_mask(struct problem *p, const struct kernel_case *c, uint32_t vocab)
+{
+    uint32_t *words = problem_new(p, uint32_t, oplist_mask_words(vocab));
+    if (!words || c->row % 64 == 63)
+        return NULL;
+    for (uint32_t i = 0; i < vocab; i++)
+        if (ref_rand(&p->seed) % 10 == 0 || i + 1 + c->row % 3 == vocab)
+            words[i / 32] |= 1u << i % 32;
     return words;
 }
 
@@ -208,6 +223,8 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
     s->twin.step = *step;
     if (strcmp(c->request.op, "sample_filter") == 0)
         s->twin.filters = make_filters(p, c, vocab);
+    if (strcmp(c->request.op, "sample_mask") == 0)
+        s->twin.mask = make_mask(p, c, vocab);
     if (p->failed)
         return NULL;
     fill_adjust(s);
@@ -257,8 +274,8 @@ static void make_sample(struct problem *p, const struct kernel_case *c)
     const struct kernel_request *q = &c->request;
     struct kernel_case settled = *c;
     const uint32_t vocab = request_size(&settled.request, "VOCAB", 300);
-    const bool filters = strcmp(q->op, "sample_filter") == 0;
-    const bool adjusts = strcmp(q->op, "sample_adjust") == 0 || filters;
+    const bool adjusts = strcmp(q->op, "sample_adjust") == 0 || strcmp(q->op, "sample_mask") == 0 ||
+                         strcmp(q->op, "sample_filter") == 0;
     const bool next = strcmp(q->op, "sample_next") == 0;
     struct sample *s = sample_init(p, c, vocab);
     const size_t step_words = sizeof(struct dgl_step_table) / 4;
@@ -314,7 +331,7 @@ static bool settle(struct kernel_case *c)
     if (only)
         request_set(q, "kind", only);
     const bool adjusts = strcmp(q->op, "sample_adjust") == 0;
-    if (strcmp(q->op, "sample_filter") == 0) {
+    if (strcmp(q->op, "sample_filter") == 0 || strcmp(q->op, "sample_mask") == 0) {
         request_set(q, "kind", "greedy");
     } else if (adjusts) {
         request_set(q, "kind", "greedy");
@@ -428,6 +445,7 @@ static const struct op_shape args_shapes[] = {
         .make = make_sample,                                                                       \
         .streamed = "LOGITS"}
 RULE(sample_adjust, shapes, {NULL, {NULL}});
+RULE(sample_mask, shapes, {NULL, {NULL}});
 RULE(sample_filter, shapes, {NULL, {NULL}});
 RULE(sample_max, shapes, {"kind", {"greedy", "full"}});
 RULE(sample_topk, shapes, {"kind", {"topk"}});

@@ -140,6 +140,14 @@ size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out)
     return kept;
 }
 
+/* The logits of ids that the mask does not allow become -infinity. */
+static void mask(struct ref_sampler *s)
+{
+    for (uint32_t i = 0; s->mask && i < s->vocab; i++)
+        if (!(s->mask[i / 32] >> i % 32 & 1))
+            s->logits[i] = -INFINITY;
+}
+
 /* ---- choice ---------------------------------------------------------------------------------- */
 
 /* The first position of a window of `last_n` tokens, -1 = all, before `end`. */
@@ -425,8 +433,10 @@ bool ref_sample(struct ref_sampler *s, enum sample_kind kind)
     for (size_t i = 0; i < s->sampling->num_logit_bias; i++)
         s->logits[s->sampling->logit_bias[i].id] += s->sampling->logit_bias[i].bias;
     uint32_t id = s->vocab, best = 0; /* best: key of the best logit that is a number */
-    if (!penalise(s) || !penalise_repeats(s) || !filter(s) ||
-        (kind != SAMPLE_GREEDY && !draw(s, &id)))
+    if (!penalise(s) || !penalise_repeats(s))
+        return false;
+    mask(s);
+    if (!filter(s) || (kind != SAMPLE_GREEDY && !draw(s, &id)))
         return false;
     for (uint32_t i = 0; i < s->vocab && kind == SAMPLE_GREEDY; i++)
         if (ref_sample_key(s->logits[i]) > best) {

@@ -29,6 +29,11 @@ void oplist_adjust(struct oplist *list, const struct oplist_params *p)
     add_stage(list, p, "sample_adjust", SAMPLE_GREEDY);
 }
 
+void oplist_mask(struct oplist *list, const struct oplist_params *p)
+{
+    add_stage(list, p, "sample_mask", SAMPLE_GREEDY);
+}
+
 void oplist_filter(struct oplist *list, const struct oplist_params *p)
 {
     add_stage(list, p, "sample_filter", SAMPLE_GREEDY);
@@ -88,9 +93,19 @@ uint32_t oplist_filters_at(uint32_t vocab)
     return oplist_sequences_at(vocab) + ADJUST_MAX_SEQUENCE_WORDS;
 }
 
-uint32_t oplist_adjust_words(uint32_t vocab)
+uint32_t oplist_mask_at(uint32_t vocab)
 {
     return oplist_filters_at(vocab) + FILTER_WORDS;
+}
+
+uint32_t oplist_mask_words(uint32_t vocab)
+{
+    return (vocab + 31) / 32;
+}
+
+uint32_t oplist_adjust_words(uint32_t vocab)
+{
+    return oplist_mask_at(vocab) + oplist_mask_words(vocab);
 }
 
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab)

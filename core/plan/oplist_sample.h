@@ -7,7 +7,8 @@
 /* The list of sampling operations that serves the parameters (docs/operations.md). */
 enum sample_kind { SAMPLE_GREEDY, SAMPLE_TOPK, SAMPLE_FULL, SAMPLE_KINDS };
 /* Operations that change the logits before; bits. */
-enum sample_changes { SAMPLE_ADJUSTS = 1, SAMPLE_FILTERS = 2 };
+enum sample_changes { SAMPLE_ADJUSTS = 1, SAMPLE_FILTERS = 2, SAMPLE_MASKS = 4 };
+#define SAMPLE_CHANGES 8 /* combinations */
 
 /* Layout of ADJUST in 32-bit words (docs/operations.md). The marks, two bits per id, are followed
  * by the sequences of several ids that break repeats. */
@@ -20,7 +21,8 @@ enum {
     ADJUST_DRY_LENGTHS,
     ADJUST_SEQUENCE_WORDS,
     ADJUST_FILTERS, /* 1 if the words of filters apply */
-    ADJUST_BIASES = 8,
+    ADJUST_MASKED,  /* 1 if the mask applies */
+    ADJUST_BIASES = 10,
     ADJUST_DRY = ADJUST_BIASES + 2 * DGL_LOGIT_BIAS_MAX,
     ADJUST_MAX_DRY_LENGTHS = 1024,
     ADJUST_MARKS = ADJUST_DRY + ADJUST_MAX_DRY_LENGTHS,
@@ -44,9 +46,12 @@ enum {
     FILTER_MAX_BANS = 240,
     FILTER_WORDS = FILTER_BANS + FILTER_MAX_BANS,
 };
-/* Return the first word of the sequences, and of the filters, in ADJUST. */
+/* Return the first word of the sequences, the filters, and the mask, in ADJUST. */
 uint32_t oplist_sequences_at(uint32_t vocab);
 uint32_t oplist_filters_at(uint32_t vocab);
+uint32_t oplist_mask_at(uint32_t vocab);
+/* Returns the size of a mask, a bit per id, in 32-bit words. */
+uint32_t oplist_mask_words(uint32_t vocab);
 /* Returns the size of ADJUST for a vocabulary, in 32-bit words. */
 uint32_t oplist_adjust_words(uint32_t vocab);
 
@@ -55,6 +60,8 @@ uint64_t oplist_sample_scratch_bytes(uint32_t vocab);
 
 /* Adds biases, penalties and DRY to LOGITS, with the values in ADJUST and in each row's step. */
 void oplist_adjust(struct oplist *list, const struct oplist_params *p);
+/* Drops tokens from LOGITS, by the mask in ADJUST. */
+void oplist_mask(struct oplist *list, const struct oplist_params *p);
 /* Drops tokens from LOGITS, by the filters in ADJUST. */
 void oplist_filter(struct oplist *list, const struct oplist_params *p);
 /* Samples from LOGITS to IDS and STEP. Returns true if it is one operation, which also does the

@@ -63,6 +63,8 @@ struct recipe recipe_sampling(enum sample_kind kind, unsigned changes)
     struct recipe recipe = recipe_of(PASS_SAMPLE(kind));
     if (changes & SAMPLE_ADJUSTS)
         recipe.shapes = shapes_add(recipe.shapes, PASS_ADJUST);
+    if (changes & SAMPLE_MASKS)
+        recipe.shapes = shapes_add(recipe.shapes, PASS_MASK);
     if (changes & SAMPLE_FILTERS)
         recipe.shapes = shapes_add(recipe.shapes, PASS_FILTER);
     return recipe;
@@ -217,6 +219,9 @@ static void list_ops(struct plan *plan, struct body *out)
         break;
     case PART_ADJUST:
         oplist_adjust(list, &p);
+        break;
+    case PART_MASK:
+        oplist_mask(list, &p);
         break;
     case PART_FILTER:
         oplist_filter(list, &p);

@@ -15,6 +15,7 @@ enum pass_part {
     PART_LAYERS,     /* embedding and layers; with OUTPUT_EACH also the logits of each row */
     PART_OUTPUTS,    /* from the last layer's result */
     PART_ADJUST,     /* adds biases and penalties to the logits before sampling */
+    PART_MASK,       /* drops tokens that a constraint does not allow */
     PART_FILTER,     /* drops tokens before sampling */
     PART_SAMPLE,     /* samples from the logits */
     PART_EARLY_EXIT, /* cancels the later steps if the sequence has stopped */
@@ -51,6 +52,7 @@ struct pass_shape {
 #define PASS_HIDDEN       ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_HIDDEN})
 #define PASS_SCORE        ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_EACH})
 #define PASS_ADJUST       ((struct pass_shape){.part = PART_ADJUST})
+#define PASS_MASK         ((struct pass_shape){.part = PART_MASK})
 #define PASS_FILTER       ((struct pass_shape){.part = PART_FILTER})
 #define PASS_SAMPLE(kind) ((struct pass_shape){.part = PART_SAMPLE, .sampler = (uint8_t)(kind)})
 #define PASS_EARLY_EXIT   ((struct pass_shape){.part = PART_EARLY_EXIT})
@@ -90,7 +92,7 @@ struct recipe {
 };
 
 struct recipe recipe_of(struct pass_shape shape);
-/* Samples from LOGITS, which PASS_ADJUST and PASS_FILTER change before by `changes` (bits of enum
+/* Samples from LOGITS, which PASS_ADJUST, PASS_MASK and PASS_FILTER change before by `changes` (bits of enum
  * sample_changes). */
 struct recipe recipe_sampling(enum sample_kind kind, unsigned changes);
 /* Evaluates a token and samples the next one. `several` if it is one of several steps per

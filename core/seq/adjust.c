@@ -174,7 +174,8 @@ enum dgl_status adjust_reserve(struct adjust *a, const struct dgl_log *log)
 }
 
 enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
-                            const struct dgl_tokenizer *tok, const struct dgl_sampling *s)
+                            const struct dgl_tokenizer *tok, const struct dgl_sampling *s,
+                            unsigned changes)
 {
     uint32_t head[ADJUST_MARKS] = {0}, *count = &head[ADJUST_NUM_BIASES];
     enum dgl_status status;
@@ -214,7 +215,8 @@ enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
     head[ADJUST_PRESENCE] = dgl_f32_bits(s->presence_penalty);
     head[ADJUST_FREQUENCY] = dgl_f32_bits(s->frequency_penalty);
     head[ADJUST_SEQUENCE_WORDS] = a->words[ADJUST_SEQUENCE_WORDS];
-    head[ADJUST_FILTERS] = (sampling_changes(s) & SAMPLE_FILTERS) != 0;
+    head[ADJUST_FILTERS] = (changes & SAMPLE_FILTERS) != 0;
+    head[ADJUST_MASKED] = (changes & SAMPLE_MASKS) != 0;
     if (head[ADJUST_FILTERS]) {
         sampling_to_filters(s, a->words + oplist_filters_at(a->vocab));
         a->filters_dirty = true;

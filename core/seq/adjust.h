@@ -24,12 +24,14 @@ enum dgl_status adjust_reserve(struct adjust *a, const struct dgl_log *log);
  * vocabulary again. */
 void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_tokenizer *tok,
                   const struct dgl_sampling *sampling);
-/* Sets the words for parameters that passed sampling_check(). If `tok` is NULL, there are no
+/* Sets the words for parameters that passed sampling_check(), and for `changes`, the bits of
+ * enum sample_changes that the answer has. If `tok` is NULL, there are no
  * default breakers. New breakers require decoding the whole vocabulary. Returns DGL_ERR_INVALID_ARG
  * if a bias is for an id outside of the vocabulary, if breakers are given without a tokenizer, or
  * if they have more spellings than fit. */
 enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
-                            const struct dgl_tokenizer *tok, const struct dgl_sampling *sampling);
+                            const struct dgl_tokenizer *tok, const struct dgl_sampling *sampling,
+                            unsigned changes);
 /* Bans ids while the sequence has fewer than `until` ids. Call it after adjust_fill() for
  * parameters with min_tokens. Returns DGL_ERR_INVALID_ARG above FILTER_MAX_BANS ids. */
 enum dgl_status adjust_ban(struct adjust *a, const struct dgl_log *log, const int32_t *ids,

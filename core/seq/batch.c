@@ -84,7 +84,10 @@ done:
 
 static void request_free(struct batch_request *r)
 {
+    struct dgl_constraint *constraint = (struct dgl_constraint *)r->p.constraint;
     text_stream_finish(&r->g.stream);
+    constraint_finish(&r->g.constraint);
+    constraint_unref(&constraint);
     free(r->g.logits);
     generate_result_finish(&r->result);
     dgl_arena_finish(&r->arena);
@@ -147,6 +150,7 @@ static bool copy_params(struct batch_request *r, const struct dgl_request_params
     r->p = *p;
     r->p.prompt = NULL;
     r->p.ids = NULL;
+    r->p.constraint = p->constraint ? constraint_ref(p->constraint) : NULL;
     r->p.stop = copy_texts(&r->arena, p->stop, p->num_stop, &ok);
     r->p.stop_ids = copy_array(&r->arena, p->stop_ids, p->num_stop_ids * sizeof(*p->stop_ids), &ok);
     r->p.shown = copy_array(&r->arena, p->shown, p->num_shown * sizeof(*p->shown), &ok);
@@ -195,7 +199,8 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
                                             .num_stop_ids = p->num_stop_ids,
                                             .ignore_eos = p->ignore_eos,
                                             .shown = p->shown,
-                                            .num_shown = p->num_shown};
+                                            .num_shown = p->num_shown,
+                                            .constraint = p->constraint};
     struct token_ids ids = {0};
     struct batch_request *r = NULL;
     if (id)
@@ -512,7 +517,7 @@ static void admit(struct dgl_batch *b)
             continue; /* later requests may have been cancelled */
         struct dgl_session *s = lane->session;
         begin_reading(lane, r);
-        r->g.interval = session_readback_interval(s);
+        r->g.interval = r->p.constraint ? 1 : session_readback_interval(s);
         r->start_ns = dgl_now_ns();
         pthread_mutex_lock(&b->lock);
         r->lane = lane;

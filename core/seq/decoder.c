@@ -140,7 +140,7 @@ static enum dgl_status write_slot(struct decoder *d, int32_t i, int32_t first, b
     static const uint32_t nothing[ADJUST_BIASES];
     const struct generation *g = d->slot[i].g;
     const struct sequence *seq = &g->s->seq;
-    const bool adjusts = sampling_changes(&g->p->sampling) != 0;
+    const bool adjusts = generation_changes(g) != 0;
     struct dgl_step step = generation_step(g, seq->len);
     enum dgl_status status;
     step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
@@ -256,9 +256,19 @@ static int32_t steps_left(const struct decoder *d, const struct decoder_slot *sl
     return left > 0 ? left : 0;
 }
 
+/* Returns true if a member has a constraint. The host computes the mask of a token from the token
+ * before it. So no two steps are queued together, and the mask is written after the body. */
+static bool is_masked(const struct decoder *d)
+{
+    bool masked = false;
+    for (int32_t i = 0; i < d->slots; i++)
+        masked |= d->slot[i].g && d->slot[i].g->p->constraint;
+    return masked;
+}
+
 static bool is_single(const struct decoder *d)
 {
-    return pass_state_dev(d->state)->info.software || d->state->runner.profile;
+    return pass_state_dev(d->state)->info.software || d->state->runner.profile || is_masked(d);
 }
 
 static int32_t steps_wanted(const struct decoder *d)
@@ -354,13 +364,13 @@ static bool plan_steps(struct decoder *d, struct steps *out, struct shape_set *d
         }
     if (d->slots == 1) {
         *out = steps_of(d, generation_recipe(d->slot[0].g), 1);
-        return true;
+        return !is_masked(d);
     }
     recipe = body_of(d, rows);
     recipe.shapes = shapes_join(recipe.shapes, *draws);
     recipe.repeats = true;
     *out = steps_of(d, recipe, rows);
-    return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec &&
+    return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec && !is_masked(d) &&
            engine_choice(engine, recipe);
 }
 
@@ -372,8 +382,8 @@ void decoder_executor(const struct decoder *d, struct dgl_executor_info *out)
     if (d->choice && d->prepared == d->state->model->shard->engine_serial)
         engine_choice_info(engine, d->choice, out);
     else if (engine->persistent.exec)
-        out->reason = "passes over more than 8 sequences, or that draw in several ways, are single "
-                      "dispatches";
+        out->reason = "passes over more than 8 sequences, that draw in several ways, or with a "
+                      "constraint, are single dispatches";
 }
 
 bool decoder_can_push(struct decoder *d)
@@ -457,7 +467,7 @@ static enum dgl_status get_run(struct decoder *d, struct recipe recipe, struct e
 }
 
 /* Maximum runs of a step, including the report. */
-#define DECODER_MAX_RUNS (1 + 2 + SAMPLE_KINDS + 1)
+#define DECODER_MAX_RUNS (1 + 3 + SAMPLE_KINDS + 1)
 
 /* The runs of the next steps. */
 struct step_runs {
@@ -498,7 +508,7 @@ static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
     }
     if (d->slots > 1) {
         TRY(get_run(d, recipe_of(PASS_REPORT), &out->run[out->count]));
-    } else if (d->run != out->run[0]) {
+    } else if (out->count == 1 && d->run != out->run[0]) {
         TRY(runner_write_args(r, out->run[0]));
         d->run = out->run[0];
     }
@@ -510,6 +520,17 @@ enum dgl_status decoder_choose(struct decoder *d)
 {
     struct step_runs runs;
     return get_runs(d, &runs);
+}
+
+/* Writes the masks of the rows of the pass. */
+static enum dgl_status write_masks(struct decoder *d, const struct burst *burst)
+{
+    enum dgl_status status = DGL_OK;
+    for (int32_t i = 0; i < burst->rows; i++)
+        if (burst->row[i]->p->constraint)
+            TRY(generation_write_mask(burst->row[i], d->state, burst->row[i]->slot));
+done:
+    return status;
 }
 
 enum dgl_status decoder_push(struct decoder *d)
@@ -542,12 +563,18 @@ enum dgl_status decoder_push(struct decoder *d)
         const struct profile_pass pass = {.phase = DGL_PHASE_DECODE,
                                           .sequences = burst->rows,
                                           .held = (int32_t)(held / burst->rows)};
+        TRY(write_masks(d, burst));
         TRY(runner_profile_step(r, runs.run, runs.count + report, &pass, &d->step, &d->done_ns));
     } else {
         for (int32_t done = 0, part; done < steps; done += part) {
             part = steps - done > runs.max_steps ? runs.max_steps : steps - done;
-            for (int32_t k = 0; k < runs.count; k++)
+            for (int32_t k = 0; k < runs.count; k++) {
                 TRY(runner_queue(r, runs.run[k], (uint32_t)part, DGL_PHASE_DECODE));
+                if (k == 0 && is_masked(d)) { /* the device evaluates the body meanwhile */
+                    TRY(gl_flush(r->dev->gl));
+                    TRY(write_masks(d, burst));
+                }
+            }
         }
         if (report)
             TRY(runner_queue(r, runs.run[runs.count], 1, DGL_PHASE_DECODE));

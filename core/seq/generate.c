@@ -37,6 +37,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     struct dgl_generate_result *r = g->r;
     const struct dgl_model_info *info = &g->s->model->info;
     const struct dgl_log *log = g->s->model->log;
+    enum dgl_status status = DGL_OK;
     bool stops = false;
     if (id < 0 || id >= info->vocab)
         return session_fail_not_numbers(g->s,
@@ -52,6 +53,8 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
         generation_end(g, DGL_FINISH_CANCELLED);
     for (size_t i = 0; i < info->num_stop_ids && !g->p->ignore_eos; i++)
         stops = stops || info->stop_ids[i].id == id;
+    bool complete = false;
+    TRY(constraint_accept(&g->constraint, log, g->stream.tok, id, stops, &complete));
     if (stops) {
         generation_end(g, DGL_FINISH_EOS);
     } else {
@@ -60,6 +63,8 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
             return g->stream.status;
         if (g->stream.stopped)
             generation_end(g, DGL_FINISH_STOP);
+        if (complete)
+            generation_end(g, DGL_FINISH_EOS);
     }
     if (r->num_tokens >= (size_t)g->max_tokens)
         generation_end(g, DGL_FINISH_LENGTH);
@@ -68,21 +73,36 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     if (session_is_cancelled(g->s))
         generation_end(g, DGL_FINISH_CANCELLED);
     emit_text(g);
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
+unsigned generation_changes(const struct generation *g)
+{
+    return sampling_changes(&g->p->sampling) | (g->p->constraint ? SAMPLE_MASKS : 0u);
+}
+
 struct recipe generation_draw(const struct generation *g)
 {
-    const struct dgl_sampling *sampling = &g->p->sampling;
-    return recipe_sampling(sampling_kind(sampling), sampling_changes(sampling));
+    return recipe_sampling(sampling_kind(&g->p->sampling), generation_changes(g));
 }
 
 struct recipe generation_recipe(const struct generation *g)
 {
-    const struct dgl_sampling *sampling = &g->p->sampling;
-    return recipe_decode(sampling_kind(sampling), sampling_changes(sampling), g->interval > 1);
+    return recipe_decode(sampling_kind(&g->p->sampling), generation_changes(g), g->interval > 1);
+}
+
+enum dgl_status generation_write_mask(struct generation *g, struct pass_state *state, int32_t slot)
+{
+    const uint32_t vocab = (uint32_t)g->s->model->info.vocab;
+    enum dgl_status status;
+    TRY(constraint_mask(&g->constraint));
+    TRY(pass_state_write(state, BUF_ADJUST, slot, (uint64_t)oplist_mask_at(vocab) * 4,
+                         g->constraint.mask, (uint64_t)oplist_mask_words(vocab) * 4));
+done:
+    return status;
 }
 
 /* Writes the changes of the logits. Stop ids are banned up to a length of the sequence, which
@@ -97,7 +117,7 @@ static enum dgl_status write_adjust(const struct generation *g)
                                       .until = until > UINT32_MAX ? UINT32_MAX
                                                : until > 0        ? (uint32_t)until
                                                                   : 0};
-    return session_write_adjust(g->s, &g->p->sampling, &bans);
+    return session_write_adjust(g->s, &g->p->sampling, generation_changes(g), &bans);
 }
 
 struct dgl_step generation_step(const struct generation *g, int32_t pos)
@@ -159,6 +179,8 @@ static enum dgl_status sample_one(struct generation *g)
     if (g->max_tokens != 1 && !g->logits)
         TRY(runner_run(&s->state.runner, generation_recipe(g), &decode));
     TRY(pass_state_write_step(&s->state, &step, 0));
+    if (g->p->constraint)
+        TRY(generation_write_mask(g, &s->state, 0));
     TRY(runner_submit(&s->state.runner, sample, DGL_PHASE_PREFILL, s->seq.len));
     TRY(session_read_ids(s, s->seq.len, 1, &id));
     TRY(take_token(g, id));
@@ -256,6 +278,10 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "stop_ids[%zu] is missing", p->num_stop_ids - 1);
     if (p->num_shown > 0 && !p->shown)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "shown[%zu] is missing", p->num_shown - 1);
+    if (p->constraint && (p->ignore_eos || p->context_shift))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "an answer with a constraint ends when its text is complete: give no %s",
+                        p->ignore_eos ? "ignore_eos" : "context_shift");
     return sampling_check(log, &p->sampling);
 }
 
@@ -276,6 +302,7 @@ enum dgl_status generation_init(struct generation *g, const struct dgl_model *m,
     const size_t tokens = (size_t)(most < g->max_tokens ? most : g->max_tokens);
     const size_t bytes = m->tok ? tokens * TOKEN_BYTES : 0;
     TRY(text_stream_init(&g->stream, log, m->tok, g->p));
+    TRY(constraint_begin(&g->constraint, log, g->p->constraint));
     if (!dgl_grow((void **)&g->r->tokens, &g->cap_tokens, tokens, sizeof(*g->r->tokens)))
         return dgl_fail_memory(log, "tokens", tokens * sizeof(*g->r->tokens));
     if (!dgl_buf_reserve(&g->stream.text, bytes))
@@ -333,7 +360,7 @@ enum dgl_status generation_begin(struct generation *g)
             shapes_join(shapes, g->logits ? shapes_of(PASS_DECODE) : generation_recipe(g).shapes);
     }
     TRY(pass_state_compile(&s->state, shapes));
-    if (g->max_tokens > 1 && !g->logits)
+    if (g->max_tokens > 1 && !g->logits && !g->p->constraint)
         TRY(executor_prepare(&s->state.runner, generation_recipe(g)));
 done:
     return status;
@@ -352,7 +379,8 @@ enum dgl_status generation_pass(struct generation *g, int32_t most)
     const int32_t left = prompt_left(g);
     enum dgl_status status;
     g->drawn = false;
-    if (g->may_step && !g->logits && g->max_tokens > 0 && left <= PLAN_PHASE_ROWS) {
+    if (g->may_step && !g->logits && !g->p->constraint && g->max_tokens > 0 &&
+        left <= PLAN_PHASE_ROWS) {
         TRY(session_reserve(s, s->seq.len + left)); /* this may drop runs */
         run = executor_reader(r, generation_recipe(g), left);
     }
@@ -403,6 +431,7 @@ enum dgl_status generation_finish(struct generation *g, enum dgl_status status)
                                          : dgl_fail_memory(g->s->model->log, "text", r->text_len);
     }
     text_stream_finish(t);
+    constraint_finish(&g->constraint);
     return status;
 }
 
@@ -444,7 +473,7 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
         profile.sums.copy_gbps = copy_gbps;
         s->state.runner.profile = &profile;
     }
-    if (s->state.runner.profile)
+    if (s->state.runner.profile || params->constraint)
         g.interval = 1;
     TRY(generation_check_params(s->model->log, params, s->seq.context));
     TRY(session_prompt_ids(s, PROMPT_OF(params), &ids));

@@ -5,6 +5,7 @@
 
 #include "core/seq/decoder.h"
 #include "core/seq/score.h"
+#include "core/text/constraint.h"
 #include "core/text/text_stream.h"
 
 struct generation {
@@ -26,6 +27,7 @@ struct generation {
     int32_t first; /* ...which is this id */
     bool given_up; /* a persistent dispatch was given up: the rest uses dispatches */
     struct text_stream stream;
+    struct constraint_state constraint;
     size_t cap_tokens;
     uint64_t start_ns;         /* device_work_ns() */
     struct dgl_counters start; /* the device's counters at start_ns */
@@ -54,6 +56,11 @@ enum dgl_status generation_advance(struct generation *g);
 struct recipe generation_recipe(const struct generation *g);
 /* Returns the recipe that samples a token of the answer. */
 struct recipe generation_draw(const struct generation *g);
+/* Computes the mask of the next token and writes it for slot `slot` of a decoder's state. Requires
+ * an answer with a constraint. */
+enum dgl_status generation_write_mask(struct generation *g, struct pass_state *state, int32_t slot);
+/* Returns the changes of the answer's logits: bits of enum sample_changes. */
+unsigned generation_changes(const struct generation *g);
 /* Returns the state of a step over the token at position `pos`. */
 struct dgl_step generation_step(const struct generation *g, int32_t pos);
 /* Accepts the ids that a decoder sampled, until one ends the answer. */

@@ -261,19 +261,19 @@ enum dgl_status session_expect(struct dgl_session *s, int32_t tokens)
 /* ---- buffers --------------------------------------------------------------------------------- */
 
 enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling,
-                                     const struct session_bans *bans)
+                                     unsigned changes, const struct session_bans *bans)
 {
     struct adjust *a = &s->seq.adjust;
     const struct dgl_model_info *info = &s->model->info;
     const struct dgl_tokenizer *tok = s->model->tok;
     const uint64_t filters = oplist_filters_at(a->vocab);
     enum dgl_status status = DGL_OK;
-    if (!sampling_changes(sampling))
+    if (!changes)
         return DGL_OK;
     for (const struct model_user *user = s->model->users; user; user = user->next)
         if (user->ops == &session_ops && sampling_has_dry(sampling))
             adjust_share(a, &session_of(user)->seq.adjust, tok, sampling);
-    TRY(adjust_fill(a, session_dev(s)->log, tok, sampling));
+    TRY(adjust_fill(a, session_dev(s)->log, tok, sampling, changes));
     if (sampling->min_tokens > 0 && bans) {
         for (size_t i = 0; i < info->num_stop_ids && !bans->ignore_eos; i++)
             TRY(adjust_ban(a, session_dev(s)->log, &info->stop_ids[i].id, 1, bans->until));

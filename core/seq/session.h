@@ -82,7 +82,7 @@ struct session_bans {
 /* Writes the logit adjustments of the parameters to ADJUST, if the device has different ones.
  * `bans` is for min_tokens and may be NULL without. */
 enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling,
-                                     const struct session_bans *bans);
+                                     unsigned changes, const struct session_bans *bans);
 /* Reads `count` ids from position `pos` on. Waits. */
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids);
 /* Default number of tokens per readback. It is more than 1 if a readback costs more than a few

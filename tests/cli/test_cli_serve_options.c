@@ -48,7 +48,7 @@ static const struct flag flags[] = {
     {{"-lv", "1"}, 2, "-lv: more messages"},
     {{"--mmproj", "x"}, 2, "--mmproj: images are not read"},
     {{"-md", "x"}, 2, "-md: there is no speculative decoding"},
-    {{"--grammar", "x"}, 2, "--grammar: answers cannot be constrained"},
+    {{"--grammar", "x"}, 2, "each request names its own"},
     {{"--temp", "-1"}, 2, "--temp -1: wanted a number"},
     {{"--chat-template-kwargs", "[]"}, 2, "--chat-template-kwargs: an array, wanted an object"},
     {{"--chat-template-kwargs", "{"}, 2, "--chat-template-kwargs"},

@@ -33,7 +33,7 @@ static void fill(struct adjust *a, const struct dgl_sampling *sampling)
 {
     a->vocab = vocab;
     assert_int_equal(sampling_check(NULL, sampling), DGL_OK);
-    assert_int_equal(adjust_fill(a, NULL, tok, sampling), DGL_OK);
+    assert_int_equal(adjust_fill(a, NULL, tok, sampling, sampling_changes(sampling)), DGL_OK);
 }
 
 #define DRY .dry_multiplier = 0.5f, .dry_penalty_last_n = -1
@@ -174,7 +174,8 @@ static void too_many_breakers_are_refused(void **state)
     test_log_init(&log, DGL_LOG_ERROR);
     assert_int_equal(
         adjust_fill(&a, &log.log, tok,
-                    &(struct dgl_sampling){DRY, .dry_breakers = breakers, .num_dry_breakers = 10}),
+                    &(struct dgl_sampling){DRY, .dry_breakers = breakers, .num_dry_breakers = 10},
+                    SAMPLE_ADJUSTS),
         DGL_ERR_INVALID_ARG);
     assert_int_equal(log.errors, 1);
     assert_contains(log.text, "sequence breakers can begin in more than");

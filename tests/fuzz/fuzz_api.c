@@ -948,6 +948,31 @@ static enum dgl_status call_session_file(struct dgl_str in)
     return status;
 }
 
+/* A constraint, and a short answer with it. */
+static enum dgl_status call_constraint(struct dgl_str in)
+{
+    struct dgl_constraint *constraint = NULL;
+    struct dgl_generate_result result = {.size = sizeof(result)};
+    const unsigned flags = fuzz_byte(&in);
+    struct dgl_sampling s = sampling(&in);
+    s.num_logit_bias = 0; /* a bias may ban all tokens */
+    const char *words = text(&in);
+    enum dgl_status status =
+        dgl_constraint_create(flags & 8 ? world.small : world.bundled,
+                              dgl_constraint_params(.kind = (enum dgl_constraint_kind)(flags & 3),
+                                                    .text = words, .compact = flags & 4),
+                              &constraint);
+    FUZZ_CHECK((status == DGL_OK) == (constraint != NULL));
+    if (status == DGL_OK)
+        status = dgl_generate(world.text,
+                              dgl_generate_params(.sampling = s, .prompt = "a", .max_tokens = 12,
+                                                  .constraint = constraint),
+                              &result);
+    dgl_generate_result_finish(&result);
+    dgl_constraint_destroy(&constraint);
+    return status;
+}
+
 /* The first bytes of the seeds depend on this order. */
 static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_device_iterate, call_device_create,  call_kernels,        call_check_hints,
@@ -960,6 +985,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_measure,        call_selftest,       call_kernels_check,  call_kernels_bench,
     call_tune,           call_tuned,          call_batch,          call_reply,
     call_clone,          call_session_file,   call_override,       call_facts,
+    call_constraint,
 };
 
 void fuzz_one(struct dgl_str input)

@@ -130,7 +130,8 @@ static void set_breakers(struct pair *p)
 static void pair_init(struct pair *p, uint32_t vocab, const struct dgl_sampling *sampling)
 {
     *p = (struct pair){.ref = {.vocab = vocab, .sampling = sampling}, .adjust.vocab = vocab};
-    assert_int_equal(adjust_fill(&p->adjust, NULL, NULL, sampling), DGL_OK);
+    assert_int_equal(adjust_fill(&p->adjust, NULL, NULL, sampling, sampling_changes(sampling)),
+                     DGL_OK);
     if (sampling_changes(sampling) & SAMPLE_FILTERS)
         p->ref.filters = p->adjust.words + oplist_filters_at(vocab);
     if (sampling->dry_multiplier != 0 && vocab > 5) {

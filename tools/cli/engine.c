@@ -324,6 +324,7 @@ void engine_close(struct engine *e)
     interrupt_watch(NULL);
     trace_abort(&e->trace);
     dgl_session_destroy(&e->session);
+    dgl_constraint_destroy(&e->constraint);
     dgl_model_destroy(&e->model);
     dgl_kernels_destroy(&e->kernels);
     if (e->device && dgl_device_is_compiling(e->device)) {

@@ -18,6 +18,7 @@ struct engine {
     struct dgl_kernels *kernels;
     struct dgl_model *model;
     struct dgl_session *session;
+    struct dgl_constraint *constraint; /* of answers, or NULL */
     int32_t compile_seconds; /* time limit for the compilation of one kernel */
     uint64_t load_ns;
     struct engine_times times; /* parts of load_ns */

@@ -111,7 +111,15 @@ enum dgl_status generation_check(const struct options *opt)
     struct dgl_sampling sampling;
     enum dgl_status status = DGL_ERR_INVALID_ARG;
     console_init(&console, opt);
-    if (generation_lists_init(&lists, opt)) {
+    const int shapes = !!opt->grammar + !!opt->grammar_file + !!opt->json_schema +
+                       !!opt->json_schema_file + !!opt->regex;
+    if (shapes > 1)
+        console_error("give at most one of --grammar, --grammar-file, --json-schema, "
+                      "--json-schema-file and --regex");
+    const bool stray = opt->json_compact && !opt->json_schema && !opt->json_schema_file;
+    if (stray)
+        console_error("--json-compact is for --json-schema and --json-schema-file");
+    if (generation_lists_init(&lists, opt) && shapes <= 1 && !stray) {
         sampling_of(opt, &lists, &sampling);
         status = dgl_sampling_check(&console.log, &sampling);
     }
@@ -179,10 +187,46 @@ static enum dgl_status model_defaults(const struct engine *e, const struct optio
     return status;
 }
 
-enum dgl_status generation_params(const struct engine *e, const struct options *opt,
+/* Compiles the constraint of the options into e->constraint. */
+static enum dgl_status make_constraint(struct engine *e, const struct options *opt)
+{
+    const struct {
+        enum dgl_constraint_kind kind;
+        const char *text, *file, *option;
+    } sources[] = {
+        {DGL_CONSTRAINT_GRAMMAR, opt->grammar, NULL, "--grammar"},
+        {DGL_CONSTRAINT_GRAMMAR, NULL, opt->grammar_file, "--grammar-file"},
+        {DGL_CONSTRAINT_JSON_SCHEMA, opt->json_schema, NULL, "--json-schema"},
+        {DGL_CONSTRAINT_JSON_SCHEMA, NULL, opt->json_schema_file, "--json-schema-file"},
+        {DGL_CONSTRAINT_REGEX, opt->regex, NULL, "--regex"},
+    };
+    struct dgl_constraint_params p = {.size = sizeof(p)};
+    struct dgl_buf text = {0};
+    enum dgl_status status = DGL_OK;
+    dgl_constraint_destroy(&e->constraint);
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        if (!sources[i].text && !sources[i].file)
+            continue;
+        if (sources[i].file && !input_slurp(sources[i].file, &text))
+            return DGL_ERR_IO;
+        p.kind = sources[i].kind;
+        p.text = sources[i].text ? sources[i].text : text.p ? text.p : "";
+        p.len = sources[i].text ? strlen(p.text) : text.len;
+        p.name = sources[i].file ? sources[i].file : sources[i].option;
+        p.compact = opt->json_compact;
+        status = dgl_constraint_create(e->model, &p, &e->constraint);
+    }
+    dgl_buf_finish(&text);
+    return status;
+}
+
+enum dgl_status generation_params(struct engine *e, const struct options *opt,
                                   const struct generation_lists *lists,
                                   struct dgl_generate_params *out)
 {
+    enum dgl_status status = make_constraint(e, opt);
+    if (status != DGL_OK)
+        return status;
     *out = (struct dgl_generate_params){
         .no_parse_special = opt->no_parse_special,
         .max_tokens = opt->tokens == 0 ? DGL_TOKENS_NONE : opt->tokens,
@@ -192,6 +236,7 @@ enum dgl_status generation_params(const struct engine *e, const struct options *
         .readback_interval = opt->readback_interval,
         .context_shift = opt->context_shift,
         .keep = opt->keep,
+        .constraint = e->constraint,
     };
     sampling_of(opt, lists, &out->sampling);
     return opt->model_defaults ? model_defaults(e, opt, lists, &out->sampling) : DGL_OK;

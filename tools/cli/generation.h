@@ -25,7 +25,7 @@ void generation_apply_given(const struct options *opt, const char *command,
 /* Sets the parameters of a generation from the options: sampling, limits, lists (borrowed). With
  * --model-defaults, uses generation_config.json for omitted options. The caller sets the prompt and
  * the callbacks. */
-enum dgl_status generation_params(const struct engine *e, const struct options *opt,
+enum dgl_status generation_params(struct engine *e, const struct options *opt,
                                   const struct generation_lists *lists,
                                   struct dgl_generate_params *out);
 

@@ -71,6 +71,8 @@ struct options {
     const char *embed_type, *head_type, *experts_type, *q4k_layout;
     bool fast, fuse_gate_up, transpose_weights, text_only;
     const char *messages, *template, *template_name, *system;
+    const char *grammar, *grammar_file, *json_schema, *json_schema_file, *regex;
+    bool json_compact;
     struct tm now;
     bool now_given, add_generation_prompt, continue_final_message;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown, man;

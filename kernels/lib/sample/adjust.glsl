@@ -17,7 +17,7 @@ const uint ADJUST_DRY_LENGTHS = 5u; // penalties in the table
 const uint ADJUST_SEQUENCE_WORDS = 6u;
 
 // The tables after the head.
-const uint ADJUST_BIASES = 8u;                    // id, f32
+const uint ADJUST_BIASES = 10u;                   // id, f32
 const uint ADJUST_DRY = ADJUST_BIASES + 2048u;    // f32 by tokens beyond the allowed length
 const uint ADJUST_MARKS = ADJUST_DRY + 1024u;     // two bits per id
 const uint ADJUST_SEQUENCES = ADJUST_MARKS + (uint(VOCAB) + 15u) / 16u;

@@ -1,9 +1,11 @@
-// Layout of the filters in ADJUST, which drop tokens (docs/operations.md, sample_*).
+// Layout of the filters and the mask in ADJUST, which drop tokens (docs/operations.md, sample_*).
 //
 // Needs lib adjust.
 
 const uint ADJUST_FILTERS = 7u; // word of the head: 1 if there are filters
 const uint FILTERS = ADJUST_SEQUENCES + 2048u;
+const uint ADJUST_MASKED = 8u; // word of the head: 1 if the mask applies
+const uint MASK = FILTERS + 256u; // a bit per id
 
 const uint FILTER_BAN_UNTIL = 0u; // the bans end at this number of ids of the sequence
 const uint FILTER_NUM_BANS = 1u;

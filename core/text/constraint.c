@@ -1,0 +1,265 @@
+/* Compiles constraints, keeps the last ones, and follows answers. */
+#include "core/text/constraint.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/hash.h"
+
+struct dgl_constraint {
+    atomic_uint refs;
+    char key[65]; /* SHA-256 of the parameters */
+    size_t mask_words;
+    struct grammar *grammar;
+    struct token_masks *masks;
+};
+
+/* ---- the set --------------------------------------------------------------------------------- */
+
+struct constraint_set *constraint_set_create(void)
+{
+    struct constraint_set *set = dgl_new(struct constraint_set);
+    if (set)
+        pthread_mutex_init(&set->lock, NULL);
+    return set;
+}
+
+void constraint_set_destroy(struct constraint_set **set)
+{
+    struct constraint_set *old = *set;
+    *set = NULL;
+    if (!old)
+        return;
+    for (size_t i = 0; i < CONSTRAINTS_KEPT; i++)
+        constraint_unref(&old->kept[i]);
+    token_trie_destroy(&old->trie);
+    pthread_mutex_destroy(&old->lock);
+    free(old);
+}
+
+struct dgl_constraint *constraint_ref(const struct dgl_constraint *constraint)
+{
+    struct dgl_constraint *c = (struct dgl_constraint *)constraint;
+    atomic_fetch_add(&c->refs, 1);
+    return c;
+}
+
+void constraint_unref(struct dgl_constraint **constraint)
+{
+    struct dgl_constraint *c = *constraint;
+    *constraint = NULL;
+    if (!c || atomic_fetch_sub(&c->refs, 1) > 1)
+        return;
+    token_masks_destroy(&c->masks);
+    grammar_unref(&c->grammar);
+    free(c);
+}
+
+/* Moves the constraint with the key to the front and returns a reference, or returns NULL. The
+ * caller has locked the set. */
+static struct dgl_constraint *find_kept(struct constraint_set *set, const char *key)
+{
+    for (size_t i = 0; i < CONSTRAINTS_KEPT && set->kept[i]; i++) {
+        struct dgl_constraint *c = set->kept[i];
+        if (strcmp(c->key, key) != 0)
+            continue;
+        memmove(set->kept + 1, set->kept, i * sizeof(*set->kept));
+        set->kept[0] = c;
+        return constraint_ref(c);
+    }
+    return NULL;
+}
+
+static void keep(struct constraint_set *set, struct dgl_constraint *c)
+{
+    constraint_unref(&set->kept[CONSTRAINTS_KEPT - 1]);
+    memmove(set->kept + 1, set->kept, (CONSTRAINTS_KEPT - 1) * sizeof(*set->kept));
+    set->kept[0] = constraint_ref(c);
+}
+
+static struct dgl_str text_of(const struct dgl_constraint_params *p)
+{
+    return (struct dgl_str){p->text, p->len ? p->len : strlen(p->text)};
+}
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+/* Makes the trie of the vocabulary. Special tokens have no bytes: only a grammar that names them
+ * allows them. */
+static enum dgl_status make_trie(struct constraint_set *set, const struct dgl_log *log,
+                                 const struct constraint_vocabulary *v)
+{
+    struct dgl_buf bytes = {0};
+    uint32_t *offsets = dgl_new_array(uint32_t, (size_t)v->vocab + 1);
+    enum dgl_status status = DGL_OK;
+    if (!offsets)
+        return dgl_fail_memory(log, "spellings of tokens", (size_t)v->vocab * 4);
+    for (int32_t id = 0; id < v->vocab; id++) {
+        if (!tokenizer_is_special(v->tok, id))
+            TRY(tokenizer_token_bytes(log, v->tok, id, &bytes));
+        offsets[id + 1] = (uint32_t)bytes.len;
+    }
+    TRY(bytes.failed ? dgl_fail_memory(log, "spellings of tokens", bytes.len) : DGL_OK);
+    TRY(token_trie_create(log,
+                          &(struct token_spellings){.num_tokens = v->vocab,
+                                                    .bytes = (const uint8_t *)bytes.p,
+                                                    .offsets = offsets,
+                                                    .end_ids = v->end_ids,
+                                                    .num_end_ids = v->num_end_ids},
+                          &set->trie));
+done:
+    dgl_buf_finish(&bytes);
+    free(offsets);
+    return status;
+}
+
+static bool hash_params(const struct dgl_constraint_params *p, char out[65])
+{
+    const uint8_t head[] = {(uint8_t)p->kind, p->compact};
+    struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
+    if (!hash)
+        return false;
+    dgl_hash_update(hash, head, sizeof(head));
+    dgl_hash_update(hash, p->text, text_of(p).len);
+    const bool ok = dgl_hash_hex(hash, out);
+    dgl_hash_destroy(&hash);
+    return ok;
+}
+
+static int32_t find_token(void *priv, struct dgl_str text)
+{
+    return tokenizer_find_special(priv, text);
+}
+
+static enum dgl_status compile(const struct dgl_log *log, const struct constraint_vocabulary *v,
+                               const struct dgl_constraint_params *p, struct grammar **out)
+{
+    static const char *const names[] = {"grammar", "regular expression", "JSON Schema"};
+    const struct dgl_str text = text_of(p);
+    const struct gr_vocabulary tokens = {find_token, (void *)v->tok};
+    struct dgl_budget budget = grammar_budget(log, p->name ? p->name : names[p->kind], text.len);
+    struct grammar_builder *b = NULL;
+    struct gr_rule root;
+    struct gr_expr body;
+    enum dgl_status status;
+    TRY(grammar_builder_create(&budget, &b));
+    switch (p->kind) {
+    case DGL_CONSTRAINT_GRAMMAR:
+        TRY(gbnf_parse(b, text, "root", &tokens, &root));
+        break;
+    case DGL_CONSTRAINT_REGEX:
+        TRY(regex_parse(b, text, false, &body));
+        root = gr_rule_new(b, DGL_STR("root"));
+        gr_rule_set(b, root, body);
+        break;
+    case DGL_CONSTRAINT_JSON_SCHEMA:
+        TRY(DGL_ERR_UNSUPPORTED);
+        break;
+    }
+    TRY(grammar_compile(b, root, out));
+done:
+    grammar_builder_destroy(&b);
+    return status;
+}
+
+enum dgl_status constraint_create(struct constraint_set *set, const struct dgl_log *log,
+                                  const struct constraint_vocabulary *v,
+                                  const struct dgl_constraint_params *p,
+                                  struct dgl_constraint **out)
+{
+    struct dgl_constraint *c = NULL;
+    char key[65];
+    enum dgl_status status = DGL_OK;
+    *out = NULL;
+    if (!p->text)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "constraint: text is NULL");
+    if ((unsigned)p->kind > DGL_CONSTRAINT_JSON_SCHEMA)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "constraint: kind is %d", p->kind);
+    if (!v->tok)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "the model has no tokenizer, so no text can be required of its answers");
+    if (!hash_params(p, key))
+        return dgl_fail_memory(log, "hash of a constraint", sizeof(key));
+    pthread_mutex_lock(&set->lock);
+    *out = find_kept(set, key);
+    if (!*out && !set->trie)
+        status = make_trie(set, log, v);
+    pthread_mutex_unlock(&set->lock);
+    if (*out || status != DGL_OK)
+        return status;
+    c = dgl_new(struct dgl_constraint);
+    if (!c)
+        return dgl_fail_memory(log, "constraint", sizeof(*c));
+    atomic_init(&c->refs, 1);
+    memcpy(c->key, key, sizeof(key));
+    c->mask_words = token_trie_mask_words(set->trie);
+    TRY(compile(log, v, p, &c->grammar));
+    TRY(token_masks_create(log, c->grammar, set->trie, &c->masks));
+    pthread_mutex_lock(&set->lock);
+    keep(set, c);
+    pthread_mutex_unlock(&set->lock);
+    *out = c;
+    c = NULL;
+done:
+    constraint_unref(&c);
+    return status;
+}
+
+/* ---- one answer ------------------------------------------------------------------------------ */
+
+enum dgl_status constraint_begin(struct constraint_state *state, const struct dgl_log *log,
+                                 const struct dgl_constraint *constraint)
+{
+    enum dgl_status status;
+    *state = (struct constraint_state){0};
+    if (!constraint)
+        return DGL_OK;
+    state->constraint = constraint_ref(constraint);
+    TRY(matcher_create(log, state->constraint->grammar, &state->matcher));
+    state->mask = dgl_new_array(uint32_t, state->constraint->mask_words);
+    if (!state->mask)
+        TRY(dgl_fail_memory(log, "mask", state->constraint->mask_words * 4));
+done:
+    return status;
+}
+
+void constraint_finish(struct constraint_state *state)
+{
+    matcher_destroy(&state->matcher);
+    constraint_unref(&state->constraint);
+    dgl_buf_finish(&state->bytes);
+    free(state->mask);
+    *state = (struct constraint_state){0};
+}
+
+enum dgl_status constraint_accept(struct constraint_state *state, const struct dgl_log *log,
+                                  const struct dgl_tokenizer *tok, int32_t id, bool stops,
+                                  bool *ends)
+{
+    bool ok = !state->matcher || !stops || matcher_may_end(state->matcher);
+    enum dgl_status status = DGL_OK;
+    *ends = false;
+    if (!state->matcher)
+        return DGL_OK;
+    state->bytes.len = 0;
+    if (!stops && !tokenizer_is_special(tok, id))
+        TRY(tokenizer_token_bytes(log, tok, id, &state->bytes));
+    TRY(state->bytes.failed ? dgl_fail_memory(log, "bytes of a token", state->bytes.len) : DGL_OK);
+    if (!stops)
+        TRY(matcher_advance_token(state->matcher, id, state->bytes.p, state->bytes.len, &ok));
+    if (!ok)
+        TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,
+                     "no token that the constraint allows can be drawn: the logits of all of them "
+                     "are -infinity. Remove logit biases and bans of such tokens"));
+    *ends = matcher_must_end(state->matcher);
+done:
+    return status;
+}
+
+enum dgl_status constraint_mask(struct constraint_state *state)
+{
+    return token_mask(state->constraint->masks, state->matcher, state->mask);
+}

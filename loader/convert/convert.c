@@ -95,7 +95,7 @@ static enum dgl_status open_input(struct job *job)
     enum dgl_status status;
     TRY(model_file_open(job->log, &open, &job->model));
     TRY(model_file_write_tokenizer(job->log, job->model));
-    TRY(convert_drop_rowless(job->log, job->model));
+    TRY(convert_drop_rowless(job->log, job->model, wants_gguf(p)));
     if (job->model->hint_pinned)
         dgl_warn(job->log,
                  "%s: its pinned kernel hints were made for other weights and are left out",

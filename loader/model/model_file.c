@@ -257,7 +257,7 @@ static void info_fill(struct dgl_model_file *f)
         .stop_ids = d->stop_ids,
         .num_stop_ids = d->num_stop_ids,
         .has_tokenizer = f->tokenizer_json || f->vocab.kind != VOCAB_NONE,
-        .bos_id = d->bos_id < d->vocab ? d->bos_id : -1,
+        .bos_id = d->bos_id,
         .no_head = d->no_head,
         .pooling = f->pooling.pooling,
         .normalize = f->pooling.normalize,

@@ -256,11 +256,6 @@ static const struct config_case bad_configs[] = {
      "\"tie_word_embeddings\": 1",
      DGL_ERR_FORMAT,
      {"tie_word_embeddings is 1"}},
-    {"eos id beyond the vocabulary",
-     "\"eos_token_id\": 1",
-     "\"eos_token_id\": 320",
-     DGL_ERR_FORMAT,
-     {"eos_token_id", "320"}},
     {"eos id is negative",
      "\"eos_token_id\": 1",
      "\"eos_token_id\": [1, -1]",
@@ -271,11 +266,6 @@ static const struct config_case bad_configs[] = {
      "\"eos_token_id\": \"</s>\"",
      DGL_ERR_FORMAT,
      {"eos_token_id"}},
-    {"bos id beyond the vocabulary",
-     "\"bos_token_id\": 0",
-     "\"bos_token_id\": 999",
-     DGL_ERR_FORMAT,
-     {"bos_token_id is 999"}},
 };
 
 static void config_is_refused(void **state)
@@ -458,17 +448,21 @@ static void stop_ids_have_origins(void **state)
     free(config);
 }
 
-static void stop_ids_beyond_the_vocabulary(void **state)
+/* Such ids are left out with a warning each: no answer contains them. */
+static void ids_beyond_the_vocabulary(void **state)
 {
     (void)state;
     struct test_log log;
     struct model_desc d;
-    test_log_init(&log, DGL_LOG_ERROR);
-    char *config = config_with("\"eos_token_id\": 1", "\"eos_token_id\": 1");
-    assert_int_equal(describe(&log.log, config, "{\"eos_token_id\": [1, 4096]}", &d),
-                     DGL_ERR_FORMAT);
-    assert_contains(log.text, "generation_config.json: eos_token_id[1]");
-    assert_contains(log.text, "320");
+    test_log_init(&log, DGL_LOG_WARN);
+    char *config = config_with("\"bos_token_id\": 0", "\"bos_token_id\": 999");
+    assert_int_equal(describe(&log.log, config, "{\"eos_token_id\": [2, 320]}", &d), DGL_OK);
+    assert_contains(log.text, "bos_token_id: is 999, but vocab_size is 320: the id is left out");
+    assert_contains(log.text, "generation_config.json: eos_token_id[1]: is 320, but vocab_size is");
+    assert_int_equal(d.bos_id, -1);
+    assert_int_equal(d.num_stop_ids, 2);
+    assert_int_equal(d.stop_ids[1].id, 2);
+    model_desc_finish(&d);
     free(config);
 }
 
@@ -497,7 +491,7 @@ int main(void)
         cmocka_unit_test(defaults_of_llama),
         cmocka_unit_test(unknown_fields_are_reported_once),
         cmocka_unit_test(config_is_not_an_object),
-        cmocka_unit_test(stop_ids_beyond_the_vocabulary),
+        cmocka_unit_test(ids_beyond_the_vocabulary),
         cmocka_unit_test(too_many_stop_ids),
     };
     int failures = cmocka_run_group_tests(cases, NULL, NULL);

@@ -263,6 +263,14 @@ static void write_file(struct dropper *d, struct dgl_json_writer *w, const struc
     dgl_jw_end_object(w);
 }
 
+/* added_tokens.json: ids by text. */
+static bool key_drops(const struct dropper *d, const struct dgl_json *element, int64_t index)
+{
+    struct dgl_str text = dgl_json_key(element);
+    (void)index;
+    return tok_vocab_find(&d->dropped, text.p, text.len) >= 0;
+}
+
 static enum dgl_status rewrite(struct dropper *d, const char *name, char **text, size_t *len)
 {
     struct dgl_json_doc *doc = NULL;
@@ -273,7 +281,9 @@ static enum dgl_status rewrite(struct dropper *d, const char *name, char **text,
     enum dgl_status status = dgl_json_parse(d->log, name, *text, *len, &doc);
     if (status != DGL_OK)
         return status;
-    if (doppler_tokenizer_is(doc))
+    if (strcmp(name, FILE_ADDED_TOKENS) == 0)
+        write_kept(d, &w, dgl_json_root(doc), key_drops);
+    else if (doppler_tokenizer_is(doc))
         write_doppler(d, &w, dgl_json_root(doc));
     else
         write_file(d, &w, dgl_json_root(doc));
@@ -316,6 +326,7 @@ enum dgl_status convert_drop_rowless(const struct dgl_log *log, struct dgl_model
     TRY(rewrite(&d, FILE_TOKENIZER, &m->tokenizer_json, &m->tokenizer_json_len));
     TRY(rewrite(&d, FILE_TOKENIZER_CONFIG, &m->tokenizer_config_json, &m->tokenizer_config_len));
     TRY(rewrite(&d, FILE_SPECIAL_TOKENS, &m->special_tokens_json, &m->special_tokens_len));
+    TRY(rewrite(&d, FILE_ADDED_TOKENS, &m->added_tokens_json, &m->added_tokens_len));
 done:
     dgl_buf_finish(&list);
     tok_vocab_finish(&d.dropped);

@@ -35,6 +35,7 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
         {FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len},
         {FILE_TOKENIZER_CONFIG, &f->tokenizer_config_json, &f->tokenizer_config_len},
         {FILE_SPECIAL_TOKENS, &f->special_tokens_json, &f->special_tokens_len},
+        {FILE_ADDED_TOKENS, &f->added_tokens_json, &f->added_tokens_len},
         {FILE_GENERATION_CONFIG, &f->generation_config_json, &f->generation_config_len},
     };
     enum dgl_status status = DGL_OK;
@@ -398,6 +399,7 @@ void model_file_close(struct dgl_model_file **file)
     free(f->tokenizer_json);
     free(f->tokenizer_config_json);
     free(f->special_tokens_json);
+    free(f->added_tokens_json);
     free(f->generation_config_json);
     free(f->modules_json);
     free(f->hint_defaults);

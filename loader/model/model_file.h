@@ -37,6 +37,8 @@ struct dgl_model_file {
     size_t tokenizer_config_len;
     char *special_tokens_json; /* special_tokens_map.json; NULL = none */
     size_t special_tokens_len;
+    char *added_tokens_json; /* added_tokens.json; NULL = none */
+    size_t added_tokens_len;
     char *generation_config_json; /* NULL = none */
     size_t generation_config_len;
     char *modules_json; /* of an embedding model: modules.h; NULL = none */

@@ -87,12 +87,15 @@ static void check_output(struct fixture *f, const char *path, const struct rowle
     model_file_close(&file);
 }
 
+static const char old_tokens[] = "{\"<s>\": 1, \"<y>\": 8}";
+
 static void fixture_write_tokenizer(struct fixture *f, const char *tokenizer, const char *config)
 {
     f->tiny.vocab = 6;
     fixture_write(f);
     test_write_file(f->in, "tokenizer.json", tokenizer, strlen(tokenizer));
     test_write_file(f->in, "tokenizer_config.json", config, strlen(config));
+    test_write_file(f->in, "added_tokens.json", old_tokens, sizeof(old_tokens) - 1);
 }
 
 static void tokens_without_a_row_are_left_out(void **state)
@@ -112,6 +115,9 @@ static void tokens_without_a_row_are_left_out(void **state)
     check_output(f, f->out, row);
     char *text = read_text(f->out, "tokenizer.json");
     assert_null(strstr(text, "<x>"));
+    free(text);
+    text = read_text(f->out, "added_tokens.json");
+    assert_null(strstr(text, "<y>"));
     free(text);
     if (row->to_gguf) {
         assert_converts(f, f->in, gguf, NULL);
@@ -154,6 +160,7 @@ static void unknown_kinds_are_copied(void **state)
     assert_contains(f->log.text, row->why);
     assert_contains(f->log.text, "the tokenizer is copied as it is");
     assert_same_file(f->in, f->out, "tokenizer.json");
+    assert_same_file(f->in, f->out, "added_tokens.json");
     assert_same_values(f->out, f->in);
     test_log_clear(&f->log);
     assert_int_equal(convert(f, .out = gguf), DGL_ERR_UNSUPPORTED);

@@ -30,7 +30,7 @@ enum dgl_status stop_ids_add(const struct dgl_log *log, const char *name, int32_
     return DGL_OK;
 }
 
-/* Reports an id without a row, which tokenizers may have: no prompt and no answer contains it. */
+/* Reports an id without a row, such as that of a new token, or -1: no text contains it. */
 static void rowless_report(const struct config *c, const char *path, int64_t id,
                            const struct model_desc *d)
 {
@@ -45,9 +45,7 @@ static enum dgl_status stop_add(const struct config *c, const char *path, const 
     if (value->kind != FIELD_INT)
         return config_fail(c, path, "is %s, wanted an id",
                            dgl_json_type_name(dgl_json_type(value->json)));
-    if (value->i < 0)
-        return config_fail(c, path, "is %" PRId64 ", wanted an id", value->i);
-    if (value->i >= d->vocab) {
+    if (value->i < 0 || value->i >= d->vocab) {
         rowless_report(c, path, value->i, d);
         return DGL_OK;
     }
@@ -83,8 +81,8 @@ enum dgl_status stop_ids_read(const struct config *c, const struct fields *gener
     enum dgl_status status;
     int64_t bos = -1;
     for (int i = 0; i < 2; i++) {
-        TRY(config_opt_i64(&places[i], "bos_token_id", 0, INT32_MAX, &bos));
-        if (bos >= out->vocab) {
+        TRY(config_opt_i64(&places[i], "bos_token_id", INT32_MIN, INT32_MAX, &bos));
+        if (bos < -1 || bos >= out->vocab) {
             rowless_report(&places[i], "bos_token_id", bos, out);
             bos = -1;
         }

@@ -97,13 +97,21 @@ struct json_file {
     const char *name;
 };
 
+/* Adds named templates: a list of objects with name and template, or an object of templates. */
 static enum dgl_status load_named(const struct json_file *file, const struct dgl_json *list,
                                   struct chat_source *out)
 {
     struct dgl_json_reader r = file->r;
+    const bool object = dgl_json_is(list, DGL_JSON_OBJECT);
     enum dgl_status status = DGL_OK;
     for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
         const struct dgl_json *name, *text;
+        if (object && !dgl_json_is(v, DGL_JSON_STRING))
+            TRY(dgl_json_fail_wanted(r, v, "a template"));
+        if (object) {
+            TRY(chat_source_add(r.log, out, file->name, dgl_json_key(v), dgl_json_str(v)));
+            continue;
+        }
         TRY(dgl_json_need(r, v, "name", DGL_JSON_STRING, &name));
         TRY(dgl_json_need(r, v, "template", DGL_JSON_STRING, &text));
         TRY(chat_source_add(r.log, out, file->name, dgl_json_str(name), dgl_json_str(text)));
@@ -123,6 +131,7 @@ static enum dgl_status load_templates(const struct json_file *file, struct chat_
         return chat_source_add(file->r.log, out, file->name, DGL_STR(CHAT_DEFAULT),
                                dgl_json_str(value));
     case DGL_JSON_ARRAY:
+    case DGL_JSON_OBJECT:
         return load_named(file, value, out);
     default:
         return dgl_json_fail(file->r, value, "%s, wanted a template or a list of named ones",

@@ -56,6 +56,9 @@ static enum dgl_status desc_read(const struct dgl_log *log, const struct fields 
     TRY(name ? DGL_OK : dgl_fail_memory(log, "path", strlen(f->path)));
     if (f->generation_config_json)
         TRY(dgl_json_parse(log, name, f->generation_config_json, f->generation_config_len, &doc));
+    if (doc && !dgl_json_is(dgl_json_root(doc), DGL_JSON_OBJECT))
+        TRY(dgl_json_fail_wanted((struct dgl_json_reader){log, doc}, dgl_json_root(doc),
+                                 "an object"));
     const struct fields generation = {.name = name, .base = doc ? dgl_json_root(doc) : NULL};
     struct model_desc_input in = {
         .config = config, .generation_config = doc ? &generation : NULL, .config_only = true};

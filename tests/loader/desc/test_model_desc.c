@@ -256,11 +256,6 @@ static const struct config_case bad_configs[] = {
      "\"tie_word_embeddings\": 1",
      DGL_ERR_FORMAT,
      {"tie_word_embeddings is 1"}},
-    {"eos id is negative",
-     "\"eos_token_id\": 1",
-     "\"eos_token_id\": [1, -1]",
-     DGL_ERR_FORMAT,
-     {"eos_token_id[1]"}},
     {"eos id is text",
      "\"eos_token_id\": 1",
      "\"eos_token_id\": \"</s>\"",
@@ -456,9 +451,10 @@ static void ids_beyond_the_vocabulary(void **state)
     struct model_desc d;
     test_log_init(&log, DGL_LOG_WARN);
     char *config = config_with("\"bos_token_id\": 0", "\"bos_token_id\": 999");
-    assert_int_equal(describe(&log.log, config, "{\"eos_token_id\": [2, 320]}", &d), DGL_OK);
+    assert_int_equal(describe(&log.log, config, "{\"eos_token_id\": [2, 320, -1]}", &d), DGL_OK);
     assert_contains(log.text, "bos_token_id: is 999, but vocab_size is 320: the id is left out");
     assert_contains(log.text, "generation_config.json: eos_token_id[1]: is 320, but vocab_size is");
+    assert_contains(log.text, "generation_config.json: eos_token_id[2]: is -1, but vocab_size is");
     assert_int_equal(d.bos_id, -1);
     assert_int_equal(d.num_stop_ids, 2);
     assert_int_equal(d.stop_ids[1].id, 2);

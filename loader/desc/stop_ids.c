@@ -81,8 +81,8 @@ enum dgl_status stop_ids_read(const struct config *c, const struct fields *gener
     enum dgl_status status;
     int64_t bos = -1;
     for (int i = 0; i < 2; i++) {
-        TRY(config_opt_i64(&places[i], "bos_token_id", INT32_MIN, INT32_MAX, &bos));
-        if (bos < -1 || bos >= out->vocab) {
+        TRY(config_opt_i64(&places[i], "bos_token_id", -1, INT32_MAX, &bos));
+        if (bos >= out->vocab) {
             rowless_report(&places[i], "bos_token_id", bos, out);
             bos = -1;
         }

@@ -256,7 +256,7 @@ struct bad_row {
 };
 
 static const struct bad_row bad_rows[] = {
-    {"not an object", "[]", "is an array of 0, wanted an object", NULL, NULL},
+    {"not an object", "[]", "config: is an array of 0, wanted an object", NULL, NULL},
     {"list is a list", "{\"added_tokens_decoder\":[]}", "added_tokens_decoder", NULL, NULL},
     {"id that is none",
      "{\"added_tokens_decoder\":{\"x\":" TOKEN("a", "false", "false", "true") "}}",

@@ -127,6 +127,61 @@ static void tokens_without_a_row_are_left_out(void **state)
     fixture_teardown(&holder);
 }
 
+/* ---- what a GGUF file cannot say ---- */
+
+#define POST(single, special)                                                                      \
+    "{\"type\":\"TemplateProcessing\",\"single\":[" single                                         \
+    "],\"pair\":[],\"special_tokens\":{" special "}}"
+#define END ENTRY("end", "4", "ab")
+
+struct wrapped {
+    const char *name, *post, *config;
+    const char *ids; /* of "cd" in the GGUF file; NULL: it is refused */
+    const char *said;
+};
+
+static const struct wrapped wrapped[] = {
+    {"bos_token", POST(PIECE("<s>") "," TEXT, ENTRY("<s>", "1", "<s>")), NAMES, "1,3,5", NULL},
+    {"another token before", POST(PIECE("end") "," TEXT, END), NAMES, "4,3,5",
+     "bos_token is <s>, but texts begin with ab, which is bos_token_id of the GGUF file"},
+    {"another token after", POST(TEXT "," PIECE("end"), END),
+     "{\"bos_token\":\"<s>\",\"eos_token\":\"<s>\"}", "3,5,4",
+     "eos_token is <s>, but texts end with ab, which is eos_token_id of the GGUF file"},
+    {"several tokens before",
+     POST(PIECE("<s>") "," PIECE("end") "," TEXT, END "," ENTRY("<s>", "1", "<s>")), NAMES, NULL,
+     "a post-processor with several tokens before a text cannot be said"},
+    {"an entry of several ids", POST(TEXT "," PIECE("two"), ENTRY("two", "4,5", "ab")), NAMES, NULL,
+     "a post-processor with several tokens after a text cannot be said"},
+    {"a token that absorbs blanks", "null",
+     "{\"added_tokens_decoder\":{\"1\":{\"content\":\"<s>\",\"rstrip\":true}}}", "3,5",
+     "a GGUF file cannot say that tokens absorb blanks or are whole words (lstrip, rstrip, "
+     "single_word); texts with these have other ids: <s>"},
+};
+
+static void gguf_files_wrap_texts_alike(void **state)
+{
+    const struct wrapped *row = *state;
+    void *holder = NULL;
+    fixture_setup(&holder);
+    struct fixture *f = holder;
+    struct dgl_buf tokenizer = {0};
+    char *gguf = dgl_path_join(f->dir, "out.gguf");
+    dgl_buf_printf(&tokenizer, BPE("%s", "null"), row->post);
+    fixture_write_tokenizer(f, tokenizer.p, row->config);
+    tiny_file_replace(f->in, "config.json", "\"bos_token_id\": 0", "\"bos_token_id\": 1");
+    const enum dgl_status status = convert(f, .out = gguf);
+    assert_int_equal(status, row->ids ? DGL_OK : DGL_ERR_UNSUPPORTED);
+    if (row->said)
+        assert_contains(f->log.text, row->said);
+    else
+        assert_int_equal(f->log.len, 0);
+    if (row->ids)
+        check_output(f, gguf, &(struct rowless){.text = "cd", .ids = row->ids});
+    dgl_buf_finish(&tokenizer);
+    free(gguf);
+    fixture_teardown(&holder);
+}
+
 /* ---- kinds that are not implemented ---- */
 
 struct unknown {
@@ -173,5 +228,6 @@ static void unknown_kinds_are_copied(void **state)
 int main(void)
 {
     int failed = test_run_table("without a row", tokens_without_a_row_are_left_out, rowless);
+    failed += test_run_table("around texts", gguf_files_wrap_texts_alike, wrapped);
     return failed + test_run_table("unknown kinds", unknown_kinds_are_copied, unknown);
 }

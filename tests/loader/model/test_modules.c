@@ -63,6 +63,10 @@ static const struct pooled pooled[] = {
      "pooling_mode is median, wanted one of mean|cls", true},
     {"a dense module", BOTH ",{\"path\":\"2_Dense\",\"type\":\"" ST "Dense\"}" NORMALIZE "]",
      "{\"pooling_mode_mean_tokens\":true}", "mean", true, ORIGIN, "has the module Dense", true},
+    {"a module without a type", "[{\"path\":\"\"},null]", NULL, "mean", false, NULL,
+     "modules.json has a module without a type", true},
+    {"a pooling without a folder", "[{\"type\":\"" ST "Pooling\"}]", NULL, "mean", false,
+     "config.json", "config.json, which modules.json names, is missing", true},
     {"a folder that is missing", BOTH "]", NULL, "mean", false, ORIGIN, "is missing", true},
 };
 

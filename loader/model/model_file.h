@@ -92,8 +92,10 @@ enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl
 enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
                                      struct dgl_tokenizer **out);
 /* Makes file->tok if the model has a tokenizer, and adds its eos_token to the stop ids. A notice
- * names ids without a row in the model. Prompts must not contain them. */
-enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *file);
+ * names ids without a row in the model. Prompts must not contain them. Unless the tokenizer is
+ * `required`, a kind that is not implemented is a warning: the model then has no tokenizer. */
+enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *file,
+                                          bool required);
 /* Makes the tokenizer of the Hugging Face folder `dir`, which has a tokenizer.json and need not be
  * a model. */
 enum dgl_status model_folder_tokenizer(const struct dgl_log *log, const struct dgl_source *source,

@@ -80,12 +80,22 @@ enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl
     return create(log, f->path, texts, out);
 }
 
-enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *f)
+enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *f,
+                                          bool required)
 {
+    struct dgl_error error;
+    const struct dgl_log with_error = dgl_log_with_error(log, &error);
     if (f->tok || !f->info.has_tokenizer)
         return DGL_OK;
-    enum dgl_status status;
-    TRY(model_file_tokenizer(log, f, &f->tok));
+    enum dgl_status status = model_file_tokenizer(&with_error, f, &f->tok);
+    if (status == DGL_ERR_UNSUPPORTED && !required) {
+        dgl_warn(log, "%s; the model is used without its tokenizer, so prompts are ids",
+                 error.text);
+        f->info.has_tokenizer = false;
+        return DGL_OK;
+    }
+    if (status != DGL_OK)
+        return dgl_fail(log, status, "%s", error.text);
     report_rowless(log, f);
     int32_t eos = tokenizer_eos(f->tok);
     if (eos >= 0 && eos < f->desc.vocab)

@@ -73,7 +73,7 @@ static void check_output(struct fixture *f, const char *path, const struct rowle
     struct token_ids ids = {0};
     struct dgl_buf got = {0};
     struct dgl_model_file *file = open_model(path);
-    if (model_file_load_tokenizer(&f->log.log, file) != DGL_OK)
+    if (model_file_load_tokenizer(&f->log.log, file, true) != DGL_OK)
         fail_msg("%s", f->log.text);
     assert_true(tokenizer_max_id(file->tok) < file->desc.vocab);
     assert_int_equal(tokenizer_encode(&f->log.log, file->tok, dgl_str_of(row->text),
@@ -217,6 +217,14 @@ static void unknown_kinds_are_copied(void **state)
     assert_same_file(f->in, f->out, "tokenizer.json");
     assert_same_file(f->in, f->out, "added_tokens.json");
     assert_same_values(f->out, f->in);
+    struct dgl_model_file *file = open_model(f->out);
+    test_log_clear(&f->log);
+    assert_int_equal(model_file_load_tokenizer(&f->log.log, file, false), DGL_OK);
+    assert_contains(f->log.text, row->why);
+    assert_contains(f->log.text, "the model is used without its tokenizer, so prompts are ids");
+    assert_null(file->tok);
+    assert_false(file->info.has_tokenizer);
+    model_file_close(&file);
     test_log_clear(&f->log);
     assert_int_equal(convert(f, .out = gguf), DGL_ERR_UNSUPPORTED);
     assert_int_equal(f->log.errors, 1);

@@ -27,6 +27,8 @@ struct template_row {
     "{\"bos_token\":\"<B>\",\"chat_template\":[{\"name\":\"default\",\"template\":\"D{{ "          \
     "bos_token }}\"},{\"name\":\"tool_use\",\"template\":\"T{{ tools|length }}\"}]}"
 
+#define OPEN31    "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+#define CLOSE31   "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
 #define KWARGS    "--chat-template-kwargs"
 #define VARIABLES "{{ think }}/{{ n }}/{{ messages[0].content }}"
 
@@ -89,6 +91,13 @@ static const struct template_row rows[] = {
      "3",
      1,
      "m.json: a number, wanted an array of messages"},
+    {"deep messages with variables",
+     {"--messages", "m.json", KWARGS, "{\"n\":1}"},
+     NULL,
+     "",
+     "[{\"x\":" OPEN31 OPEN31 CLOSE31 CLOSE31 "}]",
+     1,
+     "wanted nesting of at most 64 levels"},
     {"the default of several", {"--messages", "m.json"}, TWO, "", HI, 0, "D<B>"},
     {"one of several",
      {"--messages", "m.json", "--template-name", "tool_use"},

@@ -7,8 +7,9 @@
  * chat_template.jinja, then chat_template.json, then "chat_template" of tokenizer_config.json (a
  * text, or named templates). GGUF files have the last as tokenizer.chat_template and
  * tokenizer.chat_template.NAME. Order of tokens: special_tokens_map.json, which is only read if
- * tokenizer_config.json has no added_tokens_decoder, tokenizer_config.json, ids of tokenizer.json in the form of DOPPLER, and last the special tokens <s> and </s> of
- * tokenizer.json as bos_token and eos_token.
+ * tokenizer_config.json has no added_tokens_decoder, then tokenizer_config.json, then ids of
+ * tokenizer.json in the form of DOPPLER, and last the special tokens <s> and </s> of tokenizer.json
+ * as bos_token and eos_token.
  */
 #ifndef DGL_LOADER_CHAT_SOURCE_H
 #define DGL_LOADER_CHAT_SOURCE_H

@@ -30,7 +30,7 @@ int32_t tokenizer_max_id(const struct dgl_tokenizer *tok); /* largest id in use 
 int32_t tokenizer_eos(const struct dgl_tokenizer *tok);
 /* Returns true for an added token, which is cut out of texts. */
 bool tokenizer_is_added(const struct dgl_tokenizer *tok, int32_t id);
-/* Returns true for an added token that absorbs blanks beside it, or that must be a whole word. */
+/* Returns true for an added token that absorbs blanks around it, or that must be a whole word. */
 bool tokenizer_is_bounded(const struct dgl_tokenizer *tok, int32_t id);
 bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id);
 

@@ -324,8 +324,7 @@ static void companion_is_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A list that says the same of each layer, the eyes of a model beside it, and a stop id without a
- * row. */
+/* A list of equal numbers, one per layer; keys and tensors of images; a stop id without a row. */
 static void text_part_is_loaded(void **state)
 {
     (void)state;

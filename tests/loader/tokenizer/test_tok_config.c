@@ -1,5 +1,5 @@
-/* Special tokens of tokenizer_config.json, special_tokens_map.json and added_tokens.json. Wanted ids, texts and
- * eos_token are those of transformers 5.24 (AutoTokenizer) for the same files. */
+/* Special tokens of tokenizer_config.json, special_tokens_map.json and added_tokens.json. Wanted
+ * ids, texts and eos_token are those of transformers 5.24 (AutoTokenizer) for the same files. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -2079,7 +2079,8 @@ struct dgl_smoke_result {
     int32_t tokens[DGL_SMOKE_TOKENS]; /* [num_tokens], of the answer */
     size_t num_tokens;
     /* Negative log likelihood of a fixed text, nats per token, computed by the host in doubles. A
-     * model without a tokenizer uses fixed ids, and the answer continues those. */
+     * model without a tokenizer uses fixed ids, and the answer continues those. 0, and no answer,
+     * if the model has no head. */
     double nll;
     double error; /* largest NMSE of a layer's block or of the logits, compared with the host */
 };

@@ -49,7 +49,7 @@ static enum dgl_status open_checked(const struct dgl_log *log,
 {
     enum dgl_status status = model_file_open(log, params, out);
     if (status == DGL_OK)
-        status = model_file_load_tokenizer(log, *out);
+        status = model_file_load_tokenizer(log, *out, false);
     if (status != DGL_OK)
         model_file_close(out);
     return status;

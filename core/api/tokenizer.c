@@ -36,7 +36,7 @@ static enum dgl_status load_from_model(const struct dgl_log *log,
     enum dgl_status status = model_file_open(log, &open, &file);
     if (status != DGL_OK)
         return status;
-    status = model_file_load_tokenizer(log, file);
+    status = model_file_load_tokenizer(log, file, true);
     if (status == DGL_OK) {
         *out = file->tok;
         file->tok = NULL;

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/base/str.h"
 
 bool dgl_path_exists(const char *path)
 {
@@ -54,6 +56,19 @@ bool dgl_name_is_safe(const char *name, size_t len)
     if (len == 0 || len > 255 || memchr(name, '/', len) || memchr(name, '\0', len))
         return false;
     return !(name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')));
+}
+
+bool dgl_path_is_inside(const char *path, size_t len)
+{
+    struct dgl_str rest = {path, len}, part;
+    if (len == 0 || len >= PATH_MAX || path[0] == '/')
+        return false;
+    while (dgl_str_split(&rest, '/', &part)) {
+        bool here = part.len == 0 || (part.len == 1 && part.p[0] == '.');
+        if (!here && !dgl_name_is_safe(part.p, part.len))
+            return false;
+    }
+    return true;
 }
 
 static bool is_dot(const char *name)

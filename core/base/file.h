@@ -48,6 +48,9 @@ char *dgl_path_join(const char *dir, const char *name);
 /* Returns true for a name that a manifest or index may use: 1 to 255 bytes, no '/', no NUL, not "."
  * or "..". */
 bool dgl_name_is_safe(const char *name, size_t len);
+/* Returns true for a path that a file of a folder may name: relative, without "..", of names that
+ * are safe, or empty or ".". */
+bool dgl_path_is_inside(const char *path, size_t len);
 /* Lists the names of a directory's entries, sorted, without "." and "..". Free them with
  * dgl_names_free(). */
 enum dgl_status dgl_dir_list(const struct dgl_log *log, const char *path, char ***names,

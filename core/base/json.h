@@ -103,7 +103,7 @@ struct dgl_json_writer {
     struct dgl_buf *out;
     int indent; /* spaces per level; 0 writes one line */
     int depth;
-    bool need_comma[64], after_key;
+    bool need_comma[96], after_key; /* a parsed value of 64 levels fits inside of others */
 };
 struct dgl_json_writer dgl_json_writer(struct dgl_buf *out, int indent);
 void dgl_jw_object(struct dgl_json_writer *w);

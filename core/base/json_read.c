@@ -112,7 +112,7 @@ static enum dgl_status fail_field(struct dgl_json_reader r, const struct dgl_jso
 {
     struct dgl_buf line = {0};
     append_place(&line, r.doc, object, key);
-    dgl_buf_puts(&line, " is ");
+    dgl_buf_puts(&line, object == dgl_json_root(r.doc) && !key ? "is " : " is ");
     if (value)
         append_found(&line, value);
     else

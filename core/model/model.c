@@ -276,7 +276,7 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
     const struct model_desc *desc = &m->file->desc;
     shard->end_layer = desc->layers;
     m->no_tuned = p->no_tuned;
-    TRY(model_file_load_tokenizer(log, m->file));
+    TRY(model_file_load_tokenizer(log, m->file, false));
     m->tok = m->file->tok;
     m->info = m->file->info;
     m->info.path = m->file->path;

@@ -95,7 +95,7 @@ static enum dgl_status open_input(struct job *job)
     enum dgl_status status;
     TRY(model_file_open(job->log, &open, &job->model));
     TRY(model_file_write_tokenizer(job->log, job->model));
-    TRY(convert_drop_rowless(job->log, job->model));
+    TRY(convert_drop_rowless(job->log, job->model, wants_gguf(p)));
     if (job->model->hint_pinned)
         dgl_warn(job->log,
                  "%s: its pinned kernel hints were made for other weights and are left out",
@@ -179,7 +179,8 @@ static enum dgl_status copy_texts(struct job *job)
         size_t len;
     } loaded[] = {{FILE_TOKENIZER, m->tokenizer_json, m->tokenizer_json_len},
                   {FILE_TOKENIZER_CONFIG, m->tokenizer_config_json, m->tokenizer_config_len},
-                  {FILE_SPECIAL_TOKENS, m->special_tokens_json, m->special_tokens_len}};
+                  {FILE_SPECIAL_TOKENS, m->special_tokens_json, m->special_tokens_len},
+                  {FILE_ADDED_TOKENS, m->added_tokens_json, m->added_tokens_len}};
     char *from = NULL;
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; rdrr_copied_files[i]; i++) {

@@ -8,8 +8,9 @@
 #include "loader/desc/bind_rules.h"
 #include "loader/quant/quant.h"
 
-#define GATE  "gate_proj"
-#define FUSED "gate_up_proj"
+#define GATE     "gate_proj"
+#define FUSED    "gate_up_proj"
+#define OF_MODEL "model." /* of names of models with a head */
 
 const char *convert_item_name(const struct convert_item *item)
 {
@@ -124,8 +125,11 @@ enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl
         const struct bind_prefix *p = bind_prefix_find(model->desc.parts, name);
         if (!p || !p->replacement)
             continue;
-        item->name =
-            dgl_arena_printf(&plan->names, "%s%s", p->replacement, name + strlen(p->prefix));
+        /* Only names without "model." may lack the head. */
+        const char *start = p->replacement;
+        if (model->desc.no_head && strncmp(start, OF_MODEL, strlen(OF_MODEL)) == 0)
+            start += strlen(OF_MODEL);
+        item->name = dgl_arena_printf(&plan->names, "%s%s", start, name + strlen(p->prefix));
         if (!item->name)
             return dgl_fail_memory(log, "tensor names", strlen(name));
     }

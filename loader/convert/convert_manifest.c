@@ -248,5 +248,10 @@ enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct c
     write_tensors(&w, in);
     dgl_jw_end_object(&w);
     dgl_buf_putc(out, '\n');
-    return out->failed ? dgl_fail_memory(log, RDRR_MANIFEST, out->len) : DGL_OK;
+    if (out->failed)
+        return dgl_fail_memory(log, RDRR_MANIFEST, out->len);
+    /* The config is one level deeper than in its file, which may be too deep. */
+    status = dgl_json_parse(log, RDRR_MANIFEST, out->p, out->len, &doc);
+    dgl_json_destroy(&doc);
+    return status;
 }

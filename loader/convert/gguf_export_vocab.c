@@ -214,22 +214,33 @@ static enum dgl_status write_kind(struct exporter *x)
 
 /* ---- ids ---- */
 
-/* Finds out if the post-processor puts special tokens before and after a text. */
-static void find_wrapping(const struct dgl_json *post, bool *before, bool *after)
+/* Finds the one token that the post-processor puts before or after a text: -1 if there is none. */
+static enum dgl_status find_wrapping(const struct exporter *x, const struct token_ids *ids,
+                                     const char *what, int32_t *id)
 {
-    const struct dgl_json *list = dgl_json_get(post, "processors");
-    for (const struct dgl_json *p = dgl_json_first(list); p; p = dgl_json_next(p))
-        find_wrapping(p, before, after);
-    if (!type_is(post, "TemplateProcessing"))
-        return;
-    bool seen = false;
-    list = dgl_json_get(post, "single");
-    for (const struct dgl_json *p = dgl_json_first(list); p; p = dgl_json_next(p)) {
-        if (dgl_json_get(p, "Sequence"))
-            seen = true;
-        else
-            *(seen ? after : before) = true;
+    size_t count = 0;
+    *id = -1;
+    for (size_t i = 0; i < ids->count; i++) {
+        if (ids->ids[i] >= x->count) /* without a row */
+            continue;
+        *id = ids->ids[i];
+        count++;
     }
+    return count > 1 ? cannot(x, what) : DGL_OK;
+}
+
+/* Replaces *id, the id of `name`, by that of the token around texts, which readers of GGUF files
+ * take from the key of that name. */
+static void use_wrapping(const struct exporter *x, int32_t around, const char *name,
+                         const char *verb, int32_t *id)
+{
+    if (around < 0 || around == *id)
+        return;
+    if (*id >= 0)
+        dgl_warn(x->log, "%s: %s is %s, but texts %s with %s, which is %s_id of the GGUF file",
+                 x->model->path, name, DGL_PRINTABLE_STR(x->tokens[*id].text), verb,
+                 DGL_PRINTABLE_STR(x->tokens[around].text), name);
+    *id = around;
 }
 
 static int32_t token_id(const struct exporter *x, const char *name)
@@ -242,24 +253,31 @@ static int32_t token_id(const struct exporter *x, const char *name)
     return -1;
 }
 
-static void write_ids(struct exporter *x)
+static enum dgl_status write_ids(struct exporter *x)
 {
     static const char *const stops[] = {KEY("eos_token_id"), KEY("eot_token_id"),
                                         KEY("eom_token_id")};
     const struct model_desc *d = &x->model->desc;
-    bool before = false, after = false;
+    const struct token_ids *before, *after;
     size_t used = 0;
-    int32_t bos = d->bos_id >= 0 ? d->bos_id : token_id(x, "bos_token");
-    int32_t eos = token_id(x, "eos_token");
+    int32_t bos = d->bos_id >= 0 ? d->bos_id : token_id(x, "bos_token"), first, last;
+    int32_t named = token_id(x, "eos_token"), eos = named;
     struct dgl_str unk = dgl_json_str(dgl_json_get(x->vocab, "unk_token"));
     int32_t unk_id = unk.p ? tok_vocab_find(&x->ids, unk.p, unk.len) : -1;
-    find_wrapping(dgl_json_get(x->root, "post_processor"), &before, &after);
+    enum dgl_status status;
+    tokenizer_around(x->tok, &before, &after);
+    TRY(find_wrapping(x, before, "a post-processor with several tokens before a text", &first));
+    TRY(find_wrapping(x, after, "a post-processor with several tokens after a text", &last));
+    use_wrapping(x, first, "bos_token", "begin", &bos);
+    use_wrapping(x, last, "eos_token", "end", &eos);
     if (bos >= 0)
         gguf_put_u32(x->w, KEY("bos_token_id"), (uint32_t)bos);
     if (eos >= 0)
         gguf_put_u32(x->w, stops[used++], (uint32_t)eos);
+    if (named >= 0 && named != eos)
+        gguf_put_u32(x->w, stops[used++], (uint32_t)named);
     for (size_t i = 0; i < d->num_stop_ids; i++) {
-        if (d->stop_ids[i].id == eos)
+        if (d->stop_ids[i].id == eos || d->stop_ids[i].id == named)
             continue;
         if (used == 3)
             dgl_warn(x->log, "%s: stop id %" PRId32 " is left out: GGUF has three keys for them",
@@ -269,8 +287,33 @@ static void write_ids(struct exporter *x)
     }
     if (unk_id >= 0)
         gguf_put_u32(x->w, KEY("unknown_token_id"), (uint32_t)unk_id);
-    gguf_put_bool(x->w, KEY("add_bos_token"), before);
-    gguf_put_bool(x->w, KEY("add_eos_token"), after);
+    gguf_put_bool(x->w, KEY("add_bos_token"), first >= 0);
+    gguf_put_bool(x->w, KEY("add_eos_token"), last >= 0);
+done:
+    return status;
+}
+
+/* Reports added tokens whose flags a GGUF file does not have. */
+static void report_bounded(const struct exporter *x)
+{
+    enum { SHOWN = 4 };
+    struct dgl_buf list = {0};
+    size_t count = 0;
+    /* Readers strip blanks after the special tokens of this architecture. */
+    if (strcmp(x->model->desc.family, "phi3") == 0)
+        return;
+    for (int32_t id = 0; id < x->count; id++)
+        if (tokenizer_is_bounded(x->tok, id) && count++ < SHOWN)
+            dgl_buf_printf(&list, "%s%s", count > 1 ? ", " : "",
+                           DGL_PRINTABLE_STR(x->tokens[id].text));
+    if (count > SHOWN)
+        dgl_buf_printf(&list, ", ... (%zu in all)", count);
+    if (count > 0)
+        dgl_warn(x->log,
+                 "%s: a GGUF file cannot say that tokens absorb blanks or are whole words (lstrip, "
+                 "rstrip, single_word); texts with these have other ids: %s",
+                 x->model->path, list.p ? list.p : "?");
+    dgl_buf_finish(&list);
 }
 
 enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_model_file *model,
@@ -296,7 +339,8 @@ enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_mo
     TRY(read_vocab(&x));
     TRY(write_merges(&x));
     write_tokens(&x);
-    write_ids(&x);
+    TRY(write_ids(&x));
+    report_bounded(&x);
     for (size_t i = 0; i < x.chat.count; i++) {
         const struct chat_source_template *t = &x.chat.templates[i];
         struct dgl_buf key = {0};

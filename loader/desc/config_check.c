@@ -9,6 +9,7 @@ enum field_rule {
     RULE_READ, /* model_config.c or stop_ids.c reads it, or its value does not matter */
     RULE_NULL, /* families that do not read it support one value only (or null) */
     RULE_FALSE,
+    RULE_TRUE,
     RULE_ONE,
     RULE_OBJECT, /* its fields are looked up as "object.field" */
     RULE_UNKNOWN,
@@ -81,6 +82,7 @@ static const struct {
      "cross_attention_hidden_size attention_chunk_size clip_qkv rope_scaling.mrope_section "
      "rope_parameters.mrope_section shared_expert_intermediate_size n_shared_experts "
      "first_k_dense_replace kv_lora_rank q_lora_rank audio_config"},
+    {RULE_TRUE, "is_causal"},
     {RULE_ONE, "logit_scale"},
     /* Fields of training, Python, bookkeeping, the image part of a model, and sampling defaults of
      * old configs. Some need a reason: dtype (tensors have their own types), pretraining_tp (how
@@ -149,6 +151,9 @@ static enum dgl_status check_field(const struct field_walk *w, const char *path,
         break;
     case RULE_FALSE:
         wanted = value->kind == FIELD_BOOL && !value->b ? NULL : "false";
+        break;
+    case RULE_TRUE:
+        wanted = value->kind == FIELD_BOOL && value->b ? NULL : "true";
         break;
     case RULE_ONE:
         wanted = value->f == 1.0 ? NULL : "1";

@@ -6,14 +6,14 @@
 
 static const struct config_family families[] = {
     {.model_type = "llama",
-     .classes = {"LlamaForCausalLM", "LLaMAForCausalLM"},
+     .classes = {"LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"},
      .bit = FAMILY_LLAMA,
      .parts = PART_PRE_NORM,
      .kv_heads = KV_AS_HEADS,
      .norm_eps = 1e-6,
      .theta = 1e4},
     {.model_type = "mistral",
-     .classes = {"MistralForCausalLM"},
+     .classes = {"MistralForCausalLM", "MistralModel"},
      .bit = FAMILY_MISTRAL,
      .parts = PART_PRE_NORM,
      .kv_heads = 8,
@@ -22,7 +22,7 @@ static const struct config_family families[] = {
      .window_rule = WINDOW_EVERY,
      .window = 4096},
     {.model_type = "qwen2",
-     .classes = {"Qwen2ForCausalLM"},
+     .classes = {"Qwen2ForCausalLM", "Qwen2Model"},
      .bit = FAMILY_QWEN2,
      .parts = PART_PRE_NORM | PART_QKV_BIAS,
      .kv_heads = 32,
@@ -32,7 +32,7 @@ static const struct config_family families[] = {
      .window_switch = true,
      .window = 4096},
     {.model_type = "qwen3",
-     .classes = {"Qwen3ForCausalLM"},
+     .classes = {"Qwen3ForCausalLM", "Qwen3Model"},
      .bit = FAMILY_QWEN3,
      .parts = PART_PRE_NORM | PART_HEAD_NORM,
      .kv_heads = 32,
@@ -43,7 +43,7 @@ static const struct config_family families[] = {
      .window_switch = true,
      .window = 4096},
     {.model_type = "gemma2",
-     .classes = {"Gemma2ForCausalLM"},
+     .classes = {"Gemma2ForCausalLM", "Gemma2Model"},
      .bit = FAMILY_GEMMA2,
      .parts = PART_PRE_NORM | PART_POST_NORM,
      .kv_heads = 4,
@@ -63,7 +63,7 @@ static const struct config_family families[] = {
     /* Published image-and-text checkpoints store only the fields that differ from the defaults of
      * the class. */
     {.model_type = "gemma3_text",
-     .classes = {"Gemma3ForCausalLM"},
+     .classes = {"Gemma3ForCausalLM", "Gemma3TextModel"},
      .bit = FAMILY_GEMMA3,
      .parts = PART_PRE_NORM | PART_POST_NORM | PART_HEAD_NORM,
      .hidden = 2304,
@@ -86,7 +86,7 @@ static const struct config_family families[] = {
      .window = 4096,
      .window_pattern = 6},
     {.model_type = "phi3",
-     .classes = {"Phi3ForCausalLM"},
+     .classes = {"Phi3ForCausalLM", "Phi3Model"},
      .bit = FAMILY_PHI3,
      .parts = PART_PRE_NORM,
      .kv_heads = KV_AS_HEADS,
@@ -94,7 +94,7 @@ static const struct config_family families[] = {
      .theta = 1e4,
      .window_rule = WINDOW_EVERY},
     {.model_type = "mixtral",
-     .classes = {"MixtralForCausalLM"},
+     .classes = {"MixtralForCausalLM", "MixtralModel"},
      .bit = FAMILY_MIXTRAL,
      .parts = PART_PRE_NORM | PART_EXPERTS_MIXTRAL,
      .kv_heads = 8,
@@ -105,7 +105,7 @@ static const struct config_family families[] = {
      .top_k = 2,
      .scoring = MOE_TOPK_SOFTMAX},
     {.model_type = "qwen3_moe",
-     .classes = {"Qwen3MoeForCausalLM"},
+     .classes = {"Qwen3MoeForCausalLM", "Qwen3MoeModel"},
      .bit = FAMILY_QWEN3_MOE,
      .parts = PART_PRE_NORM | PART_HEAD_NORM | PART_EXPERTS_QWEN,
      .kv_heads = 4,
@@ -119,7 +119,7 @@ static const struct config_family families[] = {
      .moe_intermediate = 768,
      .scoring = MOE_SOFTMAX_TOPK},
     {.model_type = "gpt_oss",
-     .classes = {"GptOssForCausalLM"},
+     .classes = {"GptOssForCausalLM", "GptOssModel"},
      .bit = FAMILY_GPT_OSS,
      .parts = PART_PRE_NORM | PART_SINKS | PART_EXPERTS_GPT_OSS,
      .kv_heads = 8,
@@ -135,14 +135,14 @@ static const struct config_family families[] = {
      .top_k = 4,
      .scoring = MOE_TOPK_SOFTMAX},
     {.model_type = "olmo2",
-     .classes = {"Olmo2ForCausalLM"},
+     .classes = {"Olmo2ForCausalLM", "Olmo2Model"},
      .bit = FAMILY_OLMO2,
      .parts = PART_POST_NORM | PART_WIDE_NORM,
      .kv_heads = KV_AS_HEADS,
      .norm_eps = 1e-5,
      .theta = 1e4},
     {.model_type = "smollm3",
-     .classes = {"SmolLM3ForCausalLM"},
+     .classes = {"SmolLM3ForCausalLM", "SmolLM3Model"},
      .bit = FAMILY_SMOLLM3,
      .parts = PART_PRE_NORM,
      .kv_heads = 4,
@@ -152,7 +152,7 @@ static const struct config_family families[] = {
      .window_rule = WINDOW_NO_ROPE,
      .window_switch = true},
     {.model_type = "granite",
-     .classes = {"GraniteForCausalLM"},
+     .classes = {"GraniteForCausalLM", "GraniteModel"},
      .bit = FAMILY_GRANITE,
      .parts = PART_PRE_NORM,
      .kv_heads = KV_AS_HEADS,
@@ -167,7 +167,7 @@ struct outer_type {
     const char *classes[FAMILY_CLASSES];
 };
 static const struct outer_type outer_types[] = {
-    {"gemma3", "gemma3_text", {"Gemma3ForConditionalGeneration"}},
+    {"gemma3", "gemma3_text", {"Gemma3ForConditionalGeneration", "Gemma3Model"}},
 };
 enum { NUM_OUTER = sizeof(outer_types) / sizeof(outer_types[0]) };
 
@@ -180,7 +180,8 @@ const struct config_family *config_family_find(const char *model_type)
     return NULL;
 }
 
-/* `architectures` is the class that computes the model. Models with another head (for
+/* `architectures` is the class that computes the model, or that of its base model, which has no
+ * head. Models with another head (for
  * classification, say) or a changed body often keep the model_type. The field may be missing if a
  * file was not written by a library. */
 static enum dgl_status check_class(const struct config *c, const char *const *classes)

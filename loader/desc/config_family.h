@@ -39,7 +39,7 @@ enum window_rule {
 
 enum { KV_AS_HEADS = -1 }; /* as many key-value heads as heads */
 
-enum { FAMILY_CLASSES = 2 };
+enum { FAMILY_CLASSES = 3 };
 
 struct config_family {
     const char *model_type;

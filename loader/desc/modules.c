@@ -109,6 +109,10 @@ static void read_module(const struct dgl_json *module, struct model_pooling *out
         out->normalize = true;
         return;
     }
+    if (class.len == 0) {
+        set_fault(out, FILE_MODULES " has a module without a type");
+        return;
+    }
     if (!dgl_str_eq(class, MODULES_POOLING)) {
         set_fault(out, FILE_MODULES " has the module %s, which is not supported",
                   DGL_PRINTABLE_STR(class));
@@ -120,7 +124,10 @@ static void read_module(const struct dgl_json *module, struct model_pooling *out
     }
     const struct dgl_str origin = dgl_json_str(dgl_json_get(module, "origin"));
     snprintf(out->origin, sizeof(out->origin), "%s%s",
-             DGL_PRINTABLE_STR(origin.len ? origin : path), origin.len ? "" : "/" FILE_CONFIG);
+             DGL_PRINTABLE_STR(origin.len ? origin : path),
+             origin.len ? ""
+             : path.len ? "/" FILE_CONFIG
+                        : FILE_CONFIG);
     if (!dgl_json_is(config, DGL_JSON_OBJECT))
         set_fault(out, "%s, which " FILE_MODULES " names, is missing", out->origin);
     else

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/log.h"
 #include "loader/desc/model_config.h"
 #include "loader/tensor/model_files.h"
 
@@ -29,15 +30,25 @@ enum dgl_status stop_ids_add(const struct dgl_log *log, const char *name, int32_
     return DGL_OK;
 }
 
+/* Reports an id without a row, such as that of a new token, or -1: no text contains it. */
+static void rowless_report(const struct config *c, const char *path, int64_t id,
+                           const struct model_desc *d)
+{
+    dgl_warn(c->log, "%s: %s: is %" PRId64 ", but %s is %" PRId32 ": the id is left out",
+             c->fields->name, config_printable(c, path).text, id,
+             config_printable(c, "vocab_size").text, d->vocab);
+}
+
 static enum dgl_status stop_add(const struct config *c, const char *path, const struct field *value,
                                 const char *origin, struct model_desc *d)
 {
     if (value->kind != FIELD_INT)
         return config_fail(c, path, "is %s, wanted an id",
                            dgl_json_type_name(dgl_json_type(value->json)));
-    if (value->i < 0 || value->i >= d->vocab)
-        return config_fail(c, path, "is %" PRId64 ", but %s is %" PRId32, value->i,
-                           config_printable(c, "vocab_size").text, d->vocab);
+    if (value->i < 0 || value->i >= d->vocab) {
+        rowless_report(c, path, value->i, d);
+        return DGL_OK;
+    }
     return stop_ids_add(c->log, c->fields->name, (int32_t)value->i,
                         value->origin ? value->origin : origin, d);
 }
@@ -70,7 +81,11 @@ enum dgl_status stop_ids_read(const struct config *c, const struct fields *gener
     enum dgl_status status;
     int64_t bos = -1;
     for (int i = 0; i < 2; i++) {
-        TRY(config_opt_i64(&places[i], "bos_token_id", 0, out->vocab - 1, &bos));
+        TRY(config_opt_i64(&places[i], "bos_token_id", -1, INT32_MAX, &bos));
+        if (bos >= out->vocab) {
+            rowless_report(&places[i], "bos_token_id", bos, out);
+            bos = -1;
+        }
         TRY(stops_read(&places[i], FILE_CONFIG, out));
     }
     out->bos_id = (int32_t)bos;

@@ -1,9 +1,11 @@
 /* Sampling values in the metadata of GGUF files. */
 #include "loader/gguf/gguf_sampling.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 
 /* Fields that Hugging Face does not have have the names of llama-server. */
 static const struct {
@@ -25,12 +27,29 @@ static const struct {
 };
 enum { NUM_VALUES = sizeof(values) / sizeof(values[0]) };
 
+/* Reads a number of any type, also as text: llama.cpp reads the text of a value. */
+static bool number_read(const struct gguf_kv *kv, double *out)
+{
+    int64_t whole;
+    if (kv->is_array || kv->type == GGUF_BOOL)
+        return false;
+    if (kv->type == GGUF_STRING)
+        return dgl_parse_f64(kv->strings[0], out);
+    if (gguf_int_at(kv, 0, &whole)) {
+        *out = (double)whole;
+        return true;
+    }
+    if (!gguf_float_at(kv, 0, out) || !isfinite(*out))
+        return false;
+    if (kv->type == GGUF_F32)
+        *out = gguf_short_f64((float)*out);
+    return true;
+}
+
 enum dgl_status gguf_sampling_read(const struct dgl_log *log, const struct gguf_file *file,
                                    struct dgl_buf *out)
 {
-    const struct gguf_reader r = {.log = log, .file = file};
     struct dgl_json_writer w = dgl_json_writer(out, 2);
-    enum dgl_status status = DGL_OK;
     bool any = false;
     for (size_t i = 0; i < NUM_VALUES; i++)
         any |= gguf_find(file, values[i].key) != NULL;
@@ -38,27 +57,30 @@ enum dgl_status gguf_sampling_read(const struct dgl_log *log, const struct gguf_
         return DGL_OK;
     dgl_jw_object(&w);
     for (size_t i = 0; i < NUM_VALUES; i++) {
+        const struct gguf_kv *kv = gguf_find(file, values[i].key);
+        const bool text = values[i].type == GGUF_STRING, whole = values[i].type == GGUF_I32;
         double real = 0;
-        int64_t whole = 0;
-        struct dgl_str text = {0};
-        if (!gguf_find(file, values[i].key))
+        if (!kv)
             continue;
-        dgl_jw_key(&w, values[i].field);
-        if (values[i].type == GGUF_F32) {
-            TRY(gguf_opt_f64(r, values[i].key, &real));
-            dgl_jw_f64(&w, real);
-        } else if (values[i].type == GGUF_I32) {
-            TRY(gguf_opt_i64(r, values[i].key, INT32_MIN, INT32_MAX, &whole));
-            dgl_jw_i64(&w, whole);
-        } else {
-            TRY(gguf_opt_str(r, values[i].key, &text));
-            dgl_jw_str(&w, text);
+        if (text ? kv->is_array || kv->type != GGUF_STRING
+                 : !number_read(kv, &real) || (whole && fabs(real) > INT32_MAX)) {
+            dgl_warn(log, "%s: %s is no %s and is not used", file->name, values[i].key,
+                     text    ? "text"
+                     : whole ? "integer"
+                             : "number");
+            continue;
         }
+        dgl_jw_key(&w, values[i].field);
+        if (text)
+            dgl_jw_str(&w, kv->strings[0]);
+        else if (whole)
+            dgl_jw_i64(&w, (int64_t)real);
+        else
+            dgl_jw_f64(&w, real);
     }
     dgl_jw_end_object(&w);
     dgl_buf_putc(out, '\n');
-done:
-    return status;
+    return out->failed ? dgl_fail_memory(log, "sampling defaults", out->len) : DGL_OK;
 }
 
 enum dgl_status gguf_sampling_write(const struct dgl_log *log, const char *name, const char *json,

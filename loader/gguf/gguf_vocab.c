@@ -143,11 +143,13 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
         TRY(gguf_opt_i64(r, ids[i].key, -1, UINT32_MAX, &id));
         if (id == UINT32_MAX) /* some writers store -1 for an absent id */
             id = -1;
-        if (id >= 0 && (uint64_t)id >= out->count)
-            TRY(dgl_fail(log, DGL_ERR_FORMAT,
-                         "%s: %s is %" PRId64 ", but " KEY("tokens") " has %" PRIu64 " tokens",
-                         file->name, ids[i].key, id, out->count));
-        *ids[i].id = id;
+        if (id < 0 || (uint64_t)id < out->count)
+            *ids[i].id = id;
+        else if (id != *ids[i].id) /* the guess of a small vocabulary is dropped below */
+            dgl_warn(log,
+                     "%s: %s is %" PRId64 ", but " KEY("tokens") " has %" PRIu64
+                                                                 " tokens: the id is left out",
+                     file->name, ids[i].key, id, out->count);
     }
     TRY(gguf_opt_bool(r, KEY("add_bos_token"), &out->add_bos));
     TRY(gguf_opt_bool(r, KEY("add_eos_token"), &out->add_eos));

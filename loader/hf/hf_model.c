@@ -89,8 +89,8 @@ static enum dgl_status weight_map_files(struct dgl_json_reader r, struct hf_weig
         if (!dgl_json_is(v, DGL_JSON_STRING))
             return dgl_json_fail(r, v, "wanted a file name, found %s",
                                  dgl_json_type_name(dgl_json_type(v)));
-        if (!dgl_name_is_safe(name.p, name.len))
-            return dgl_json_fail(r, v, "\"%s\" is not a plain file name (no '/', no \"..\")",
+        if (!dgl_path_is_inside(name.p, name.len))
+            return dgl_json_fail(r, v, "\"%s\" is not a path inside of the folder",
                                  DGL_PRINTABLE_STR(name));
         if (file_find(w, name) < w->num_files)
             continue;

@@ -80,7 +80,7 @@ enum dgl_status chat_source_add_token(const struct dgl_log *log, struct chat_sou
 {
     for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++) {
         struct chat_source_token *token = &source->tokens[i];
-        if (token->found || strcmp(token->name, name) != 0)
+        if (token->found || token->none || strcmp(token->name, name) != 0)
             continue;
         dgl_buf_append(&token->text, text.p, text.len);
         token->found = true;
@@ -97,13 +97,21 @@ struct json_file {
     const char *name;
 };
 
+/* Adds named templates: a list of objects with name and template, or an object of templates. */
 static enum dgl_status load_named(const struct json_file *file, const struct dgl_json *list,
                                   struct chat_source *out)
 {
     struct dgl_json_reader r = file->r;
+    const bool object = dgl_json_is(list, DGL_JSON_OBJECT);
     enum dgl_status status = DGL_OK;
     for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
         const struct dgl_json *name, *text;
+        if (object && !dgl_json_is(v, DGL_JSON_STRING))
+            TRY(dgl_json_fail_wanted(r, v, "a template"));
+        if (object) {
+            TRY(chat_source_add(r.log, out, file->name, dgl_json_key(v), dgl_json_str(v)));
+            continue;
+        }
         TRY(dgl_json_need(r, v, "name", DGL_JSON_STRING, &name));
         TRY(dgl_json_need(r, v, "template", DGL_JSON_STRING, &text));
         TRY(chat_source_add(r.log, out, file->name, dgl_json_str(name), dgl_json_str(text)));
@@ -123,6 +131,7 @@ static enum dgl_status load_templates(const struct json_file *file, struct chat_
         return chat_source_add(file->r.log, out, file->name, DGL_STR(CHAT_DEFAULT),
                                dgl_json_str(value));
     case DGL_JSON_ARRAY:
+    case DGL_JSON_OBJECT:
         return load_named(file, value, out);
     default:
         return dgl_json_fail(file->r, value, "%s, wanted a template or a list of named ones",
@@ -148,8 +157,18 @@ done:
 
 static enum dgl_status load_config(const struct json_file *file, struct chat_source *out)
 {
-    enum dgl_status status = load_templates(file, out);
-    return status == DGL_OK ? load_tokens(file, out) : status;
+    out->listed = dgl_json_get(file->root, "added_tokens_decoder") != NULL;
+    return load_templates(file, out);
+}
+
+/* special_tokens_map.json replaces keys of the config, also by null. */
+static enum dgl_status load_map(const struct json_file *file, struct chat_source *out)
+{
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++) {
+        const struct dgl_json *token = dgl_json_get(file->root, out->tokens[i].name);
+        out->tokens[i].none = token && dgl_json_is(token, DGL_JSON_NULL);
+    }
+    return load_tokens(file, out);
 }
 
 /* Usual names of the two tokens, if no file names them. */
@@ -186,7 +205,8 @@ done:
 
 static bool has_both(const struct chat_source *source)
 {
-    return source->tokens[0].found && source->tokens[1].found;
+    const struct chat_source_token *bos = &source->tokens[0], *eos = &source->tokens[1];
+    return (bos->found || bos->none) && (eos->found || eos->none);
 }
 
 static enum dgl_status load_tokenizer(const struct json_file *file, struct chat_source *out)
@@ -264,7 +284,9 @@ static enum dgl_status load_texts(const struct model_texts *texts, struct chat_s
     TRY(load_jinja(&files, FILE_CHAT_JINJA, DGL_STR(CHAT_DEFAULT)));
     TRY(load_json(texts, FILE_CHAT_JSON, load_templates, out));
     TRY(load_json(texts, FILE_TOKENIZER_CONFIG, load_config, out));
-    TRY(load_json(texts, FILE_SPECIAL_TOKENS, load_tokens, out));
+    if (!out->listed)
+        TRY(load_json(texts, FILE_SPECIAL_TOKENS, load_map, out));
+    TRY(load_json(texts, FILE_TOKENIZER_CONFIG, load_tokens, out));
     /* Large file: read only if it is needed. */
     if (!has_both(out))
         TRY(load_json(texts, FILE_TOKENIZER, load_tokenizer, out));

@@ -5,10 +5,11 @@
  *
  * Order of templates in Hugging Face folders and packs: the files of chat_files.h, then
  * chat_template.jinja, then chat_template.json, then "chat_template" of tokenizer_config.json (a
- * text, or a list of named templates). GGUF files have the last as tokenizer.chat_template and
- * tokenizer.chat_template.NAME. Order of tokens: tokenizer_config.json, special_tokens_map.json,
- * ids of tokenizer.json in the form of DOPPLER, and last the special tokens <s> and </s> of
- * tokenizer.json as bos_token and eos_token.
+ * text, or named templates). GGUF files have the last as tokenizer.chat_template and
+ * tokenizer.chat_template.NAME. Order of tokens: special_tokens_map.json, which is only read if
+ * tokenizer_config.json has no added_tokens_decoder, then tokenizer_config.json, then ids of
+ * tokenizer.json in the form of DOPPLER, and last the special tokens <s> and </s> of tokenizer.json
+ * as bos_token and eos_token.
  */
 #ifndef DGL_LOADER_CHAT_SOURCE_H
 #define DGL_LOADER_CHAT_SOURCE_H
@@ -27,6 +28,7 @@ struct chat_source_token {
     const char *name; /* static */
     struct dgl_buf text;
     bool found;
+    bool none; /* a file says that there is no such token */
 };
 enum { CHAT_SOURCE_TOKENS = 7 };
 
@@ -34,6 +36,7 @@ struct chat_source {
     struct chat_source_template *templates; /* names are unique */
     size_t count, cap;
     struct chat_source_token tokens[CHAT_SOURCE_TOKENS];
+    bool listed; /* tokenizer_config.json has an added_tokens_decoder */
 };
 
 void chat_source_init(struct chat_source *source);

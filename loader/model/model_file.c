@@ -35,6 +35,7 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
         {FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len},
         {FILE_TOKENIZER_CONFIG, &f->tokenizer_config_json, &f->tokenizer_config_len},
         {FILE_SPECIAL_TOKENS, &f->special_tokens_json, &f->special_tokens_len},
+        {FILE_ADDED_TOKENS, &f->added_tokens_json, &f->added_tokens_len},
         {FILE_GENERATION_CONFIG, &f->generation_config_json, &f->generation_config_len},
     };
     enum dgl_status status = DGL_OK;
@@ -55,6 +56,9 @@ static enum dgl_status desc_read(const struct dgl_log *log, const struct fields 
     TRY(name ? DGL_OK : dgl_fail_memory(log, "path", strlen(f->path)));
     if (f->generation_config_json)
         TRY(dgl_json_parse(log, name, f->generation_config_json, f->generation_config_len, &doc));
+    if (doc && !dgl_json_is(dgl_json_root(doc), DGL_JSON_OBJECT))
+        TRY(dgl_json_fail_wanted((struct dgl_json_reader){log, doc}, dgl_json_root(doc),
+                                 "an object"));
     const struct fields generation = {.name = name, .base = doc ? dgl_json_root(doc) : NULL};
     struct model_desc_input in = {
         .config = config, .generation_config = doc ? &generation : NULL, .config_only = true};
@@ -257,7 +261,7 @@ static void info_fill(struct dgl_model_file *f)
         .stop_ids = d->stop_ids,
         .num_stop_ids = d->num_stop_ids,
         .has_tokenizer = f->tokenizer_json || f->vocab.kind != VOCAB_NONE,
-        .bos_id = d->bos_id < d->vocab ? d->bos_id : -1,
+        .bos_id = d->bos_id,
         .no_head = d->no_head,
         .pooling = f->pooling.pooling,
         .normalize = f->pooling.normalize,
@@ -398,6 +402,7 @@ void model_file_close(struct dgl_model_file **file)
     free(f->tokenizer_json);
     free(f->tokenizer_config_json);
     free(f->special_tokens_json);
+    free(f->added_tokens_json);
     free(f->generation_config_json);
     free(f->modules_json);
     free(f->hint_defaults);

@@ -37,6 +37,8 @@ struct dgl_model_file {
     size_t tokenizer_config_len;
     char *special_tokens_json; /* special_tokens_map.json; NULL = none */
     size_t special_tokens_len;
+    char *added_tokens_json; /* added_tokens.json; NULL = none */
+    size_t added_tokens_len;
     char *generation_config_json; /* NULL = none */
     size_t generation_config_len;
     char *modules_json; /* of an embedding model: modules.h; NULL = none */
@@ -90,8 +92,10 @@ enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl
 enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
                                      struct dgl_tokenizer **out);
 /* Makes file->tok if the model has a tokenizer, and adds its eos_token to the stop ids. A notice
- * names ids without a row in the model. Prompts must not contain them. */
-enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *file);
+ * names ids without a row in the model. Prompts must not contain them. Unless the tokenizer is
+ * `required`, a kind that is not implemented is a warning: the model then has no tokenizer. */
+enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *file,
+                                          bool required);
 /* Makes the tokenizer of the Hugging Face folder `dir`, which has a tokenizer.json and need not be
  * a model. */
 enum dgl_status model_folder_tokenizer(const struct dgl_log *log, const struct dgl_source *source,

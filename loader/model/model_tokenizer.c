@@ -18,26 +18,29 @@ struct text {
     size_t len;
 };
 
-/* Makes a tokenizer from tokenizer.json, tokenizer_config.json and special_tokens_map.json of the
- * folder `dir`. */
-static enum dgl_status create(const struct dgl_log *log, const char *dir, struct text json,
-                              struct text config, struct text map, struct dgl_tokenizer **out)
+enum { NUM_TEXTS = 1 + TOK_CONFIG_FILES };
+
+/* Makes a tokenizer from tokenizer.json and the files of tok_config_load(), all in the folder
+ * `dir`. */
+static enum dgl_status create(const struct dgl_log *log, const char *dir,
+                              const struct text texts[NUM_TEXTS], struct dgl_tokenizer **out)
 {
-    const struct text texts[] = {json, config, map};
-    char *names[3] = {NULL};
+    char *names[NUM_TEXTS] = {NULL};
+    struct tok_config_file files[TOK_CONFIG_FILES];
     struct tok_config special = {0};
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < NUM_TEXTS; i++) {
         names[i] = dgl_path_join(dir, texts[i].file);
         if (!names[i])
             TRY(dgl_fail_memory(log, "path", strlen(dir)));
+        if (i > 0)
+            files[i - 1] = (struct tok_config_file){names[i], texts[i].p, texts[i].len};
     }
-    TRY(tok_config_load(log, (struct tok_config_file){names[1], config.p, config.len},
-                        (struct tok_config_file){names[2], map.p, map.len}, &special));
-    TRY(tokenizer_create_with(log, names[0], json.p, json.len, &special, out));
+    TRY(tok_config_load(log, files, &special));
+    TRY(tokenizer_create_with(log, names[0], texts[0].p, texts[0].len, &special, out));
 done:
     tok_config_finish(&special);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < NUM_TEXTS; i++)
         free(names[i]);
     return status;
 }
@@ -69,18 +72,30 @@ enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl
 {
     if (f->vocab.kind != VOCAB_NONE)
         return tokenizer_create_lists(log, &f->vocab, out);
-    return create(
-        log, f->path, (struct text){FILE_TOKENIZER, f->tokenizer_json, f->tokenizer_json_len},
-        (struct text){FILE_TOKENIZER_CONFIG, f->tokenizer_config_json, f->tokenizer_config_len},
-        (struct text){FILE_SPECIAL_TOKENS, f->special_tokens_json, f->special_tokens_len}, out);
+    const struct text texts[NUM_TEXTS] = {
+        {FILE_TOKENIZER, f->tokenizer_json, f->tokenizer_json_len},
+        {FILE_TOKENIZER_CONFIG, f->tokenizer_config_json, f->tokenizer_config_len},
+        {FILE_SPECIAL_TOKENS, f->special_tokens_json, f->special_tokens_len},
+        {FILE_ADDED_TOKENS, f->added_tokens_json, f->added_tokens_len}};
+    return create(log, f->path, texts, out);
 }
 
-enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *f)
+enum dgl_status model_file_load_tokenizer(const struct dgl_log *log, struct dgl_model_file *f,
+                                          bool required)
 {
+    struct dgl_error error;
+    const struct dgl_log with_error = dgl_log_with_error(log, &error);
     if (f->tok || !f->info.has_tokenizer)
         return DGL_OK;
-    enum dgl_status status;
-    TRY(model_file_tokenizer(log, f, &f->tok));
+    enum dgl_status status = model_file_tokenizer(&with_error, f, &f->tok);
+    if (status == DGL_ERR_UNSUPPORTED && !required) {
+        dgl_warn(log, "%s; the model is used without its tokenizer, so prompts are ids",
+                 error.text);
+        f->info.has_tokenizer = false;
+        return DGL_OK;
+    }
+    if (status != DGL_OK)
+        return dgl_fail(log, status, "%s", error.text);
     report_rowless(log, f);
     int32_t eos = tokenizer_eos(f->tok);
     if (eos >= 0 && eos < f->desc.vocab)
@@ -93,21 +108,23 @@ done:
 enum dgl_status model_folder_tokenizer(const struct dgl_log *log, const struct dgl_source *source,
                                        const char *dir, struct dgl_tokenizer **out)
 {
-    static const char *const files[] = {FILE_TOKENIZER, FILE_TOKENIZER_CONFIG, FILE_SPECIAL_TOKENS};
+    static const char *const files[NUM_TEXTS] = {FILE_TOKENIZER, FILE_TOKENIZER_CONFIG,
+                                                 FILE_SPECIAL_TOKENS, FILE_ADDED_TOKENS};
     const struct model_texts from = {.log = log, .source = source, .dir = dir};
-    char *texts[3] = {NULL};
-    size_t lens[3] = {0};
+    char *loaded[NUM_TEXTS] = {NULL};
+    struct text texts[NUM_TEXTS];
     enum dgl_status status = DGL_OK;
     *out = NULL;
-    for (size_t i = 0; i < 3; i++)
-        TRY(model_text_load(&from, files[i], &texts[i], &lens[i]));
-    if (!texts[0])
+    for (size_t i = 0; i < NUM_TEXTS; i++) {
+        size_t len = 0;
+        TRY(model_text_load(&from, files[i], &loaded[i], &len));
+        texts[i] = (struct text){files[i], loaded[i], len};
+    }
+    if (!loaded[0])
         TRY(dgl_fail(log, DGL_ERR_IO, "%s: there is no " FILE_TOKENIZER, dir));
-    TRY(create(log, dir, (struct text){files[0], texts[0], lens[0]},
-               (struct text){files[1], texts[1], lens[1]},
-               (struct text){files[2], texts[2], lens[2]}, out));
+    TRY(create(log, dir, texts, out));
 done:
-    for (size_t i = 0; i < 3; i++)
-        free(texts[i]);
+    for (size_t i = 0; i < NUM_TEXTS; i++)
+        free(loaded[i]);
     return status;
 }

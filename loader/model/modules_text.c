@@ -13,20 +13,33 @@
 #define POOLING_FOLDER "1_Pooling"
 #define MAX_MODULE     (1u << 20) /* bytes of the config of a module */
 
+/* Appends the names of a path: "./a//b/" as "a/b". */
+static void put_names(struct dgl_buf *out, struct dgl_str path)
+{
+    struct dgl_str part;
+    while (dgl_str_split(&path, '/', &part)) {
+        if (part.len == 0 || dgl_str_eq(part, "."))
+            continue;
+        dgl_buf_printf(out, "%s%.*s", out->len ? "/" : "", (int)part.len, part.p);
+    }
+}
+
 /* Writes the members of a module, and its config if its folder has one. `module` is NULL if
  * modules.json does not name the folder. */
 static enum dgl_status put_module(const struct model_texts *texts, const struct dgl_json *module,
                                   struct dgl_str folder, struct dgl_json_writer *w)
 {
     struct dgl_json_doc *doc = NULL;
-    char *name = strndup(folder.p, folder.len), *dir = NULL, *path = NULL;
+    struct dgl_buf name = {0};
+    char *dir = NULL, *path = NULL;
     bool found = false;
     enum dgl_status status = DGL_OK;
-    if (!name || !(dir = dgl_path_join(texts->dir, name)) ||
+    put_names(&name, folder);
+    if (name.failed || !(dir = dgl_path_join(texts->dir, name.len ? name.p : "")) ||
         !(path = dgl_path_join(dir, FILE_CONFIG)))
         TRY(dgl_fail_memory(texts->log, "path", strlen(texts->dir)));
     /* The model itself has an empty path: its config.json is that of the model. */
-    if (folder.len > 0 && blob_is_folder(texts->source, dir))
+    if (name.len > 0 && blob_is_folder(texts->source, dir))
         TRY(blob_find_in(texts->log, texts->source, dir, FILE_CONFIG, &found));
     if (found) {
         char *text = NULL;
@@ -38,15 +51,14 @@ static enum dgl_status put_module(const struct model_texts *texts, const struct 
     }
     dgl_jw_object(w);
     for (const struct dgl_json *v = dgl_json_first(module); v; v = dgl_json_next(v)) {
-        if (dgl_str_eq(dgl_json_key(v), "config"))
+        if (dgl_str_eq(dgl_json_key(v), "config") || dgl_str_eq(dgl_json_key(v), "path"))
             continue;
         dgl_jw_key_str(w, dgl_json_key(v));
         dgl_jw_value(w, v);
     }
-    if (!module) {
-        dgl_jw_field_cstr(w, "path", name);
+    dgl_jw_field_cstr(w, "path", name.len ? name.p : "");
+    if (!module)
         dgl_jw_field_cstr(w, "type", MODULES_POOLING);
-    }
     if (doc) {
         dgl_jw_key(w, "config");
         dgl_jw_value(w, dgl_json_root(doc));
@@ -54,7 +66,7 @@ static enum dgl_status put_module(const struct model_texts *texts, const struct 
     dgl_jw_end_object(w);
 done:
     dgl_json_destroy(&doc);
-    free(name);
+    dgl_buf_finish(&name);
     free(dir);
     free(path);
     return status;
@@ -78,8 +90,8 @@ static enum dgl_status put_modules(const struct model_texts *texts, const char *
         const struct dgl_json *path = NULL;
         TRY(dgl_json_opt(r, v, "path", DGL_JSON_STRING, &path));
         const struct dgl_str folder = path ? dgl_json_str(path) : DGL_STR("");
-        if (folder.len > 0 && !dgl_name_is_safe(folder.p, folder.len))
-            TRY(dgl_json_fail(r, path, "\"%s\" is not a plain folder name (no '/', no \"..\")",
+        if (folder.len > 0 && !dgl_path_is_inside(folder.p, folder.len))
+            TRY(dgl_json_fail(r, path, "\"%s\" is not a path inside of the folder",
                               DGL_PRINTABLE_STR(folder)));
         TRY(put_module(texts, v, folder, w));
     }

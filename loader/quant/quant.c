@@ -54,20 +54,21 @@ static void bf16_encode(const float *src, uint64_t count, uint8_t *dst)
 }
 
 /* f16: 65520 and above round to infinity. bf16: the float after its limit does. q4_1, q5_1: the
- * minimum is an f16. */
+ * minimum is an f16. q2_k, q4_k, q5_k: values below zero are made of the minimum alone, which is
+ * dmin times its largest code. */
 static const struct codec codecs[DGL_DTYPE_COUNT] = {
     [DGL_F32] = {.row_decode = f32_decode, .row_encode = f32_encode, .limit = INFINITY},
     [DGL_F16] = {.row_decode = f16_decode, .row_encode = f16_encode, .limit = 65519},
     [DGL_BF16] = {.row_decode = bf16_decode, .row_encode = bf16_encode, .limit = 0x1.fefffep127},
     [DGL_Q8_0] = {.decode = q8_0_decode, .encode = q8_0_encode, .limit = F16_MAX * 127},
-    [DGL_Q4_K] = {.decode = q4_k_decode, .encode = q4_k_encode, .limit = F16_MAX * 63 * 15},
+    [DGL_Q4_K] = {.decode = q4_k_decode, .encode = q4_k_encode, .limit = F16_MAX * 63},
     [DGL_Q4_0] = {.decode = q4_0_decode, .encode = q4_0_encode, .limit = F16_MAX * 7},
     [DGL_Q4_1] = {.decode = q4_1_decode, .encode = q4_1_encode, .limit = F16_MAX},
     [DGL_Q5_0] = {.decode = q5_0_decode, .encode = q5_0_encode, .limit = F16_MAX * 15},
     [DGL_Q5_1] = {.decode = q5_1_decode, .encode = q5_1_encode, .limit = F16_MAX},
-    [DGL_Q2_K] = {.decode = q2_k_decode, .encode = q2_k_encode, .limit = F16_MAX * 15 * 3},
+    [DGL_Q2_K] = {.decode = q2_k_decode, .encode = q2_k_encode, .limit = F16_MAX * 15},
     [DGL_Q3_K] = {.decode = q3_k_decode, .encode = q3_k_encode, .limit = F16_MAX * 31 * 3},
-    [DGL_Q5_K] = {.decode = q5_k_decode, .encode = q5_k_encode, .limit = F16_MAX * 63 * 31},
+    [DGL_Q5_K] = {.decode = q5_k_decode, .encode = q5_k_encode, .limit = F16_MAX * 63},
     [DGL_Q6_K] = {.decode = q6_k_decode, .encode = q6_k_encode, .limit = F16_MAX * 127 * 31},
     [DGL_MXFP4] = {.decode = mxfp4_decode, .encode = mxfp4_encode, .limit = 0x1.8p127},
     [DGL_IQ4_NL] = {.decode = iq4_nl_decode, .encode = iq4_nl_encode, .limit = F16_MAX * 113},

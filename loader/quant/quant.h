@@ -24,7 +24,8 @@ bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, v
 
 bool dgl_row_decodable(enum dgl_dtype type);
 bool dgl_row_encodable(enum dgl_dtype type);
-/* Returns the largest magnitude that the encoder of `type` can represent, or infinity. */
+/* Returns the largest magnitude, of either sign, that the encoder of `type` represents, or
+ * infinity. */
 double dgl_row_limit(enum dgl_dtype type);
 
 #endif

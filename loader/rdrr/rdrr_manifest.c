@@ -12,8 +12,9 @@
 #include "loader/tensor/model_files.h"
 
 const char *const rdrr_copied_files[] = {
-    FILE_TOKENIZER, FILE_TOKENIZER_CONFIG, FILE_GENERATION_CONFIG, FILE_CHAT_JINJA,
-    FILE_CHAT_JSON, FILE_SPECIAL_TOKENS,   FILE_MODULES,           NULL,
+    FILE_TOKENIZER,    FILE_TOKENIZER_CONFIG, FILE_GENERATION_CONFIG,
+    FILE_CHAT_JINJA,   FILE_CHAT_JSON,        FILE_SPECIAL_TOKENS,
+    FILE_ADDED_TOKENS, FILE_MODULES,          NULL,
 };
 
 /* Packs that are not complete models, or that are not pure attention models. Running them as

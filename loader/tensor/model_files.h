@@ -7,6 +7,7 @@
 #define FILE_TOKENIZER         "tokenizer.json"
 #define FILE_TOKENIZER_CONFIG  "tokenizer_config.json"
 #define FILE_SPECIAL_TOKENS    "special_tokens_map.json"
+#define FILE_ADDED_TOKENS      "added_tokens.json"
 #define FILE_CHAT_JINJA        "chat_template.jinja"
 #define FILE_CHAT_JSON         "chat_template.json"
 #define FILE_MODULES           "modules.json"

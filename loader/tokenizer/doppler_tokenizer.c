@@ -17,8 +17,9 @@ struct reader {
 };
 
 /* Hugging Face's files have the vocabulary inside of an object "model". Here "model" is a name. */
-static bool is_doppler(const struct dgl_json *root)
+bool doppler_tokenizer_is(const struct dgl_json_doc *doc)
 {
+    const struct dgl_json *root = dgl_json_root(doc);
     return dgl_json_get(root, "vocab") &&
            !dgl_json_is(dgl_json_get(root, "model"), DGL_JSON_OBJECT);
 }
@@ -267,7 +268,7 @@ enum dgl_status doppler_tokenizer_convert(const struct dgl_log *log, const struc
     struct dgl_buf text = {0};
     enum dgl_status status = DGL_OK;
     *out = NULL;
-    if (!is_doppler(r.root))
+    if (!doppler_tokenizer_is(doc))
         return DGL_OK;
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
         TRY(steps[i](&r));
@@ -307,7 +308,7 @@ bool doppler_tokenizer_special(const struct dgl_json_doc *doc, const char *role,
 {
     const struct dgl_json *root = dgl_json_root(doc);
     int64_t wanted, id;
-    if (!is_doppler(root) ||
+    if (!doppler_tokenizer_is(doc) ||
         !dgl_json_i64(dgl_json_get(dgl_json_get(root, "specialTokens"), role), &wanted))
         return false;
     for (const struct dgl_json *t = dgl_json_first(dgl_json_get(root, "vocab")); t;

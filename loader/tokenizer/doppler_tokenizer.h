@@ -5,6 +5,8 @@
 
 #include "core/base/json.h"
 
+/* Returns true if a tokenizer.json has DOPPLER's form. */
+bool doppler_tokenizer_is(const struct dgl_json_doc *doc);
 /* Parses a tokenizer.json like dgl_json_parse(). If the text has DOPPLER's form, *out is the
  * Hugging Face form of the same tokenizer. Returns DGL_ERR_FORMAT for ids that are out of range or
  * used twice, lists of the wrong length and values of the wrong type, and DGL_ERR_UNSUPPORTED for

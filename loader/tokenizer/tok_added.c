@@ -70,11 +70,29 @@ static enum dgl_status add_config_token(struct dgl_json_reader r,
     return DGL_OK;
 }
 
+/* Sets taken[id] for each "id" of the tokens so far. */
+static enum dgl_status ids_mark(struct dgl_json_reader r, const struct tok_added *added,
+                                bool **taken, size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < added->count; i++)
+        if ((size_t)added->tokens[i].json_id >= *count)
+            *count = (size_t)added->tokens[i].json_id + 1;
+    *taken = dgl_new_array(bool, *count);
+    if (!*taken)
+        return dgl_fail_memory(r.log, "added tokens", *count);
+    for (size_t i = 0; i < added->count; i++)
+        (*taken)[added->tokens[i].json_id] = true;
+    return DGL_OK;
+}
+
 static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_json *json,
                                    const struct vocab_lists *lists, const struct tok_config *config,
                                    struct tok_added *out)
 {
     struct tok_vocab contents = {0};
+    bool *taken = NULL;
+    size_t num_taken = 0;
     enum dgl_status status = DGL_OK;
     for (const struct dgl_json *v = dgl_json_first(json); v; v = dgl_json_next(v)) {
         struct tok_added_token token = {0};
@@ -96,9 +114,15 @@ static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_js
             .json_id = (int64_t)id, .special = added.special, .rstrip = added.rstrip};
         TRY(add_token(r, token, lists->tokens[id], &contents, out));
     }
-    for (size_t i = 0; config && i < config->count; i++)
-        TRY(add_config_token(r, &config->tokens[i], config->has_list, &contents, out));
+    if (config)
+        TRY(ids_mark(r, out, &taken, &num_taken));
+    for (size_t i = 0; config && i < config->count; i++) {
+        const struct tok_config_token *token = &config->tokens[i];
+        if (!(token->old && (size_t)token->id < num_taken && taken[token->id]))
+            TRY(add_config_token(r, token, config->has_list, &contents, out));
+    }
 done:
+    free(taken);
     tok_vocab_finish(&contents);
     return status;
 }

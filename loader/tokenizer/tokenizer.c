@@ -162,6 +162,19 @@ bool tokenizer_is_added(const struct dgl_tokenizer *tok, int32_t id)
     return tok_added_find(&tok->added, id) != NULL;
 }
 
+bool tokenizer_is_bounded(const struct dgl_tokenizer *tok, int32_t id)
+{
+    const struct tok_added_token *token = tok_added_find(&tok->added, id);
+    return token && (token->lstrip || token->rstrip || token->single_word);
+}
+
+void tokenizer_around(const struct dgl_tokenizer *tok, const struct token_ids **before,
+                      const struct token_ids **after)
+{
+    *before = &tok->post.before;
+    *after = &tok->post.behind;
+}
+
 bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id)
 {
     const struct tok_added_token *token = tok_added_find(&tok->added, id);

@@ -30,6 +30,8 @@ int32_t tokenizer_max_id(const struct dgl_tokenizer *tok); /* largest id in use 
 int32_t tokenizer_eos(const struct dgl_tokenizer *tok);
 /* Returns true for an added token, which is cut out of texts. */
 bool tokenizer_is_added(const struct dgl_tokenizer *tok, int32_t id);
+/* Returns true for an added token that absorbs blanks around it, or that must be a whole word. */
+bool tokenizer_is_bounded(const struct dgl_tokenizer *tok, int32_t id);
 bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id);
 
 /* Appends to *ids (grown; free with free()). */
@@ -37,6 +39,9 @@ struct token_ids {
     int32_t *ids;
     size_t count, cap;
 };
+/* Sets the ids that encode_flags.add_special puts before and after a text. Borrowed. */
+void tokenizer_around(const struct dgl_tokenizer *tok, const struct token_ids **before,
+                      const struct token_ids **after);
 struct encode_flags {
     bool add_special, no_parse_special;
     bool continues;       /* continues earlier text: no blank is prepended */

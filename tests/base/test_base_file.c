@@ -280,28 +280,32 @@ static void paths_are_joined(void **state)
 struct name_case {
     const char *name, *text;
     size_t len;
-    bool safe;
+    bool safe, inside; /* as a name, as a path */
 };
 
 static const struct name_case name_cases[] = {
-    {"name: plain", "shard_00000.bin", 15, true},
-    {"name: hidden", ".hidden", 7, true},
-    {"name: three dots", "...", 3, true},
-    {"name: UTF-8", "\xC3\xA9", 2, true},
-    {"name: empty", "", 0, false},
-    {"name: dot", ".", 1, false},
-    {"name: dot dot", "..", 2, false},
-    {"name: parent", "../x", 4, false},
-    {"name: absolute", "/etc/passwd", 11, false},
-    {"name: folder", "a/b", 3, false},
-    {"name: trailing slash", "a/", 2, false},
-    {"name: NUL inside", "a\0b", 3, false},
+    {"name: plain", "shard_00000.bin", 15, true, true},
+    {"name: hidden", ".hidden", 7, true, true},
+    {"name: three dots", "...", 3, true, true},
+    {"name: UTF-8", "\xC3\xA9", 2, true, true},
+    {"name: empty", "", 0, false, false},
+    {"name: dot", ".", 1, false, true},
+    {"name: dot dot", "..", 2, false, false},
+    {"name: parent", "../x", 4, false, false},
+    {"name: absolute", "/etc/passwd", 11, false, false},
+    {"name: folder", "a/b", 3, false, true},
+    {"name: trailing slash", "a/", 2, false, true},
+    {"name: folders", "./a//b/.c", 9, false, true},
+    {"name: parent inside", "a/../b", 6, false, false},
+    {"name: parent at the end", "a/..", 4, false, false},
+    {"name: NUL inside", "a\0b", 3, false, false},
 };
 
 static void check_name(void **state)
 {
     const struct name_case *c = *state;
     assert_int_equal(dgl_name_is_safe(c->text, c->len), c->safe);
+    assert_int_equal(dgl_path_is_inside(c->text, c->len), c->inside);
 }
 
 static void names_have_at_most_255_bytes(void **state)

@@ -611,6 +611,30 @@ static void writer_repairs_invalid_text(void **state)
     dgl_buf_finish(&out);
 }
 
+/* A value as deep as the parser allows, inside of others. */
+static void deep_values_are_written(void **state)
+{
+    enum { DEEPEST = 64, AROUND = 16 };
+    char text[2 * DEEPEST + 1] = "", want[2 * (DEEPEST + AROUND) + 1] = "";
+    struct dgl_buf out = {0};
+    struct dgl_json_writer w = dgl_json_writer(&out, 0);
+    struct dgl_json_doc *doc = NULL;
+    (void)state;
+    memset(text, '[', DEEPEST);
+    memset(text + DEEPEST, ']', DEEPEST);
+    memset(want, '[', DEEPEST + AROUND);
+    memset(want + DEEPEST + AROUND, ']', DEEPEST + AROUND);
+    assert_int_equal(dgl_json_parse(NULL, "t", text, 2 * DEEPEST, &doc), DGL_OK);
+    for (int i = 0; i < AROUND; i++)
+        dgl_jw_array(&w);
+    dgl_jw_value(&w, dgl_json_root(doc));
+    for (int i = 0; i < AROUND; i++)
+        dgl_jw_end_array(&w);
+    assert_string_equal(out.p, want);
+    dgl_json_destroy(&doc);
+    dgl_buf_finish(&out);
+}
+
 static void written_values_parse_to_the_same(void **state)
 {
     (void)state;
@@ -653,6 +677,7 @@ int main(void)
         cmocka_unit_test(writer_with_indentation),
         cmocka_unit_test(writer_escapes),
         cmocka_unit_test(writer_repairs_invalid_text),
+        cmocka_unit_test(deep_values_are_written),
         cmocka_unit_test(written_values_parse_to_the_same),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL) +

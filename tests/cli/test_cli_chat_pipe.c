@@ -6,8 +6,11 @@
 
 #include "core/base/file.h"
 #include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 #define GREEDY "--device", "any", "--temp", "0"
+#define KWARGS "--chat-template-kwargs"
+#define SHORT  "{\"kind\":\"short\"}"
 #define HI     "[{\"role\":\"user\",\"content\":\"Tell me a story.\"}]"
 
 static void run_chat(struct process_result *r, const char *input, const char *const *args)
@@ -126,6 +129,59 @@ static void template_may_be_a_file(void **state)
     process_finish(&r);
 }
 
+/* --chat-template-kwargs has the same effect as in `template`, and stays in conversations. */
+static void variables_reach_the_template(void **state)
+{
+    static const char source[] = "{{ kind }}{% for m in messages %} {{ m.content }}{% endfor %}";
+    static const char other[] = "{\"messages\":[],\"kind\":1,\"n\":2}";
+    char *dir = test_tmpdir(), *tmpl = dgl_path_join(dir, "t.jinja"),
+         *saved = dgl_path_join(dir, "saved.json"), *given = dgl_path_join(dir, "given.json");
+    const char *const chat[] = {"chat",       GREEDY, "-n",     "0",    "--messages", "-",
+                                "--template", tmpl,   "--json", KWARGS, SHORT,        NULL};
+    const char *const template[] = {"template", "--messages", "-",   "--template", tmpl,
+                                    "--json",   KWARGS,       SHORT, NULL};
+    const char *const talk[] = {"chat", GREEDY, KWARGS, SHORT, NULL};
+    struct process_result r, t;
+    struct dgl_buf lines = {0}, ids[2] = {{0}};
+    size_t len;
+    (void)state;
+    test_write_file(dir, "t.jinja", source, sizeof(source) - 1);
+    run_chat(&r, HI, chat);
+    run_chat(&t, HI, template);
+    assert_code(&r, 0);
+    assert_code(&t, 0);
+    assert_string_equal(dgl_json_str(dgl_json_get(process_json(&t), "text")).p,
+                        "short Tell me a story.");
+    const struct dgl_json *lists[] = {dgl_json_get(process_json(&r), "prompt_ids"),
+                                      dgl_json_get(process_json(&t), "ids")};
+    for (size_t i = 0; i < 2; i++)
+        for (const struct dgl_json *v = dgl_json_first(lists[i]); v; v = dgl_json_next(v))
+            dgl_buf_printf(&ids[i], "%.0f,", dgl_json_f64(v));
+    assert_string_equal(ids[0].p, ids[1].p);
+    process_finish(&t);
+    process_finish(&r);
+
+    test_write_file(dir, "given.json", other, sizeof(other) - 1);
+    dgl_buf_printf(&lines, "/load %s\n/reset\n/save %s\n", given, saved);
+    const char *const inputs[] = {lines.p, strstr(lines.p, "/save")};
+    for (int i = 0; i < 2; i++) {
+        run_chat(&r, inputs[i], talk);
+        assert_code(&r, 0);
+        process_finish(&r);
+        char *text = tiny_file_read(dir, "saved.json", &len);
+        assert_contains(text, "\"kind\":\"short\"");
+        assert_int_equal(strstr(text, "\"n\":2") != NULL, i == 0);
+        free(text);
+    }
+    for (size_t i = 0; i < 2; i++)
+        dgl_buf_finish(&ids[i]);
+    dgl_buf_finish(&lines);
+    free(tmpl);
+    free(saved);
+    free(given);
+    test_tmpdir_remove(dir);
+}
+
 /* ---- a line, a message ----------------------------------------------------------------------- */
 
 static void lines_are_messages(void **state)
@@ -209,6 +265,8 @@ static const struct refusal refusals[] = {
     {"--json without --messages", {"--json"}, "", 2, "--json"},
     {"--system with --messages", {"--messages", "-", "--system", "x"}, HI, 2, "--system"},
     {"two templates", {"--template", "a", "--template-name", "b"}, "", 2, "--template-name"},
+    {"variables that are none", {KWARGS, "3"}, "", 2, KWARGS ": a number, wanted an object"},
+    {"variables with answers", {KWARGS, "{\"answers\":1}"}, "", 2, "answers comes with"},
     {"an argument", {"hello"}, "", 2, "unexpected argument"},
     {"no such file", {"--messages", "nothing.json"}, "", 1, "nothing.json"},
     {"no such template", {"--template", "nothing.jinja"}, "", 1, "nothing.jinja"},
@@ -276,6 +334,7 @@ int main(void)
         cmocka_unit_test(json_is_that_of_generate),
         cmocka_unit_test(special_tokens_of_users_are_text),
         cmocka_unit_test(template_may_be_a_file),
+        cmocka_unit_test(variables_reach_the_template),
         cmocka_unit_test(lines_are_messages),
         cmocka_unit_test(last_line_needs_no_newline),
         cmocka_unit_test(quiet_says_nothing_unasked),

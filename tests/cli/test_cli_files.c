@@ -314,6 +314,43 @@ static void convert_forced_replaces_a_pack(void **state)
 }
 
 /* If the fault is only visible in the model, the exit code is 1. */
+/* A tokenizer of a kind that is not implemented: the model is shown and computes ids. */
+static void unknown_tokenizers_are_left_out(void **state)
+{
+    static const char tokenizer[] = "{\"added_tokens\":[],\"model\":{\"type\":\"WordPiece\","
+                                    "\"unk_token\":\"a\",\"vocab\":{\"a\":0}}}";
+    static const struct {
+        const char *args[10];
+        int code;
+        const char *error;
+    } runs[] = {
+        {{"inspect"}, 0, NULL},
+        {{"generate", "--device", "any", "-n", "2", "--ids", "5", "--json"}, 0, NULL},
+        {{"generate", "--device", "any", "-n", "2", "-p", "a"}, 1, "give the prompt as ids"},
+        {{"tokenize", "-p", "a"}, 1, "model type \"WordPiece\" is not implemented"},
+    };
+    char *dir = test_tmpdir();
+    (void)state;
+    make_tiny_llama(dir, 11, NULL);
+    test_write_file(dir, "tokenizer.json", tokenizer, sizeof(tokenizer) - 1);
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        const char *args[13] = {NULL};
+        struct process_result r;
+        size_t count = 0;
+        for (; runs[i].args[count]; count++)
+            args[count] = runs[i].args[count];
+        args[count++] = "-m";
+        args[count] = dir;
+        run(&r, args);
+        assert_code(&r, runs[i].code);
+        assert_contains(r.err, "model type \"WordPiece\" is not implemented");
+        if (runs[i].error)
+            assert_one_error(&r, runs[i].error);
+        process_finish(&r);
+    }
+    test_tmpdir_remove(dir);
+}
+
 static void convert_refuses_text_only_of_a_text_model(void **state)
 {
     struct place p;
@@ -649,6 +686,7 @@ int main(void)
         cmocka_unit_test(convert_goes_by_the_name_of_its_target),
         cmocka_unit_test(convert_refuses_an_existing_target),
         cmocka_unit_test(convert_forced_replaces_a_pack),
+        cmocka_unit_test(unknown_tokenizers_are_left_out),
         cmocka_unit_test(convert_refuses_text_only_of_a_text_model),
         cmocka_unit_test(convert_failed_leaves_nothing),
         cmocka_unit_test(convert_to_an_unwritable_place_fails),

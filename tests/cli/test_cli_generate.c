@@ -675,6 +675,42 @@ static void defaults_case(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* The warning names the file and the field, also of a GGUF file. */
+static void large_top_k_is_lowered(void **state)
+{
+    static const char config[] = "{\"temperature\": 1.5, \"top_k\": 200}";
+    static const char *const names[] = {"in/generation_config.json", "m.gguf general.sampling.*"};
+    char *dir = test_tmpdir(), *in = dgl_path_join(dir, "in"), *gguf = dgl_path_join(dir, "m.gguf");
+    const char *const models[] = {in, gguf};
+    struct process_result r, same;
+    (void)state;
+    assert_int_equal(dgl_dir_make(NULL, in), DGL_OK);
+    make_tiny_llama(in, 11, NULL);
+    test_write_file(in, "generation_config.json", config, sizeof(config) - 1);
+    process_command(&r, "convert", in, gguf, NULL);
+    assert_code(&r, 0);
+    process_finish(&r);
+    run_tiny(&same, in, false, (const char *[]){"--temp", "1.5", "--top-k", "128"}, 4);
+    for (size_t i = 0; i < 2; i++) {
+        char wanted[160];
+        snprintf(wanted, sizeof(wanted),
+                 "%s: top_k is 200, but sampling keeps at most 128 tokens: 128 is used", names[i]);
+        run_tiny(&r, models[i], true, NULL, 0);
+        assert_code(&r, 0);
+        assert_same_tokens(&r, &same);
+        process_finish(&r);
+        process_command(&r, "generate", "--device", "any", "-m", models[i], "--ids", "5", "-n", "1",
+                        "--model-defaults", NULL);
+        assert_code(&r, 0);
+        assert_contains(r.err, wanted);
+        process_finish(&r);
+    }
+    process_finish(&same);
+    free(in);
+    free(gguf);
+    test_tmpdir_remove(dir);
+}
+
 static void missing_defaults_are_told(void **state)
 {
     char *dir = test_tmpdir(), *config = dgl_path_join(dir, "generation_config.json");
@@ -720,6 +756,7 @@ int main(void)
         cmocka_unit_test(other_seed_gives_other_text),
         cmocka_unit_test(fresh_seeds_are_told),
         cmocka_unit_test(top_1_is_greedy),
+        cmocka_unit_test(large_top_k_is_lowered),
         cmocka_unit_test(missing_defaults_are_told),
         cmocka_unit_test(model_defaults_keep_what_the_model_does_not_say),
     };

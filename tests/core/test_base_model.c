@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "core/base/file.h"
+#include "tests/support/process.h"
 
 enum { HIDDEN = 64, IDS = 9 };
 
@@ -129,12 +130,38 @@ static void what_needs_a_head_is_refused(void **state)
     dgl_batch_destroy(&batch);
 }
 
+/* The smoke test judges the layers, not the logits: those would be of the embedding table. */
+static void smoke_test_needs_no_head(void **state)
+{
+    struct dgl_smoke_result r = {.size = sizeof(r)};
+    (void)state;
+    assert_int_equal(dgl_verify_smoke(both.base.session, NULL, &r), DGL_OK);
+    if (!r.passed)
+        fail_msg("%s", r.fault);
+    assert_at_most(r.error, 1e-5);
+    assert_int_equal(r.num_tokens, 0);
+}
+
+/* The command prints neither an answer nor the likelihood of a text. */
+static void verify_prints_what_was_tested(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "verify", both.dir, "--smoke", "--device", "any", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "smoke: pass\nknown answers: largest error ");
+    assert_null(strstr(r.out, "fixed text"));
+    process_finish(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(embeddings_are_those_of_the_files),
         cmocka_unit_test(a_named_pooling_replaces_that_of_the_files),
         cmocka_unit_test(what_needs_a_head_is_refused),
+        cmocka_unit_test(smoke_test_needs_no_head),
+        cmocka_unit_test(verify_prints_what_was_tested),
     };
     return cmocka_run_group_tests_name("base models", cases, open_both, close_both);
 }

@@ -37,10 +37,13 @@ struct chat {
  * that cannot be answered is taken back with an explanation. Anything but EXIT_OK ends the chat. */
 int turn_answer(struct chat *c);
 /* One answer to the messages of a file, as text or JSON. */
-int turn_answer_file(struct chat *c, const char *messages, size_t len);
+int turn_answer_file(struct chat *c, struct dgl_str file);
 /* Sets the parameters of answers from the options and the changes made by /set. */
 enum dgl_status chat_params(struct chat *c);
 
+/* Replaces the conversation by JSON text, with the variables of --chat-template-kwargs. `name` is
+ * used in log lines. */
+enum dgl_status chat_load_messages(struct chat *c, const char *name, struct dgl_str json);
 /* The session of --session from its file, conversation and seed with it; a message that waits there
  * is not answered. And to it. */
 enum dgl_status chat_take_session(struct chat *c);

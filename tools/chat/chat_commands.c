@@ -72,7 +72,7 @@ static int run_load(struct chat *c, const char *arg)
                                                                            : EXIT_OK;
     if (dgl_file_slurp(&c->engine.console.log, arg, MAX_FILE, &json, &len) != DGL_OK)
         return EXIT_OK;
-    enum dgl_status status = dgl_chat_load(c->talk, arg, json, len);
+    enum dgl_status status = chat_load_messages(c, arg, (struct dgl_str){json, len});
     free(json);
     if (status != DGL_OK)
         return EXIT_OK;

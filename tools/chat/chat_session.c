@@ -1,6 +1,17 @@
-/* Conversations in session files. */
+/* Conversations as JSON text, and in session files. */
 #include "tools/chat/chat.h"
 #include "tools/cli/session.h"
+#include "tools/cli/variables.h"
+
+enum dgl_status chat_load_messages(struct chat *c, const char *name, struct dgl_str json)
+{
+    struct dgl_buf messages = {0};
+    enum dgl_status status = variables_add(&c->engine.console.log, c->opt, json, &messages);
+    if (status == DGL_OK)
+        status = dgl_chat_load(c->talk, name, messages.p, messages.len);
+    dgl_buf_finish(&messages);
+    return status;
+}
 
 enum dgl_status chat_take_session(struct chat *c)
 {
@@ -9,7 +20,8 @@ enum dgl_status chat_take_session(struct chat *c)
     bool found = false;
     enum dgl_status status = session_read(&c->engine, path, &note, &found);
     if (status == DGL_OK && found)
-        status = dgl_chat_load(c->talk, path, note.conversation, note.conversation_len);
+        status =
+            chat_load_messages(c, path, (struct dgl_str){note.conversation, note.conversation_len});
     if (found) {
         c->held = status == DGL_OK;
         c->answered = false;

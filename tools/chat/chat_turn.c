@@ -6,6 +6,7 @@
 #include "tools/cli/report.h"
 #include "tools/cli/turn.h"
 #include "tools/cli/typing.h"
+#include "tools/cli/variables.h"
 
 /* ---- one generation -------------------------------------------------------------------------- */
 
@@ -161,24 +162,28 @@ static int end_file(struct chat *c, const struct dgl_generate_result *r)
     return r->finish == DGL_FINISH_CANCELLED ? EXIT_CANCELLED : EXIT_OK;
 }
 
-int turn_answer_file(struct chat *c, const char *messages, size_t len)
+int turn_answer_file(struct chat *c, struct dgl_str file)
 {
+    const struct dgl_log *log = &c->engine.console.log;
     struct dgl_generate_params params;
+    struct dgl_buf messages = {0};
     struct dgl_generate_result result = {0};
     int32_t *ids = NULL;
     size_t count;
     struct dgl_json_doc *doc = NULL;
     struct turn turn = {.new_answer = true};
-    if (dgl_json_parse(NULL, "messages", messages, len, &doc) == DGL_OK)
+    if (dgl_json_parse(NULL, "messages", file.p, file.len, &doc) == DGL_OK)
         turn = turn_read(dgl_json_root(doc));
     dgl_json_destroy(&doc);
-    enum dgl_status status = dgl_render_ids(
-        &c->engine.console.log, c->tmpl, dgl_model_tokenizer(c->engine.model),
-        dgl_render_params(.messages = messages, .messages_len = len,
-                          .messages_name = c->opt->messages,
-                          .add_generation_prompt = turn.new_answer,
-                          .continue_final_message = turn.continues, .map_developer = true),
-        &ids, &count);
+    enum dgl_status status = variables_add(log, c->opt, file, &messages);
+    if (status == DGL_OK)
+        status = dgl_render_ids(
+            log, c->tmpl, dgl_model_tokenizer(c->engine.model),
+            dgl_render_params(.messages = messages.p, .messages_len = messages.len,
+                              .messages_name = c->opt->messages,
+                              .add_generation_prompt = turn.new_answer,
+                              .continue_final_message = turn.continues, .map_developer = true),
+            &ids, &count);
     prepare(c, !c->opt->json, &params);
     params.ids = ids;
     params.num_ids = count;
@@ -193,6 +198,7 @@ int turn_answer_file(struct chat *c, const char *messages, size_t len)
     }
     int code = status == DGL_OK ? end_file(c, &result) : exit_code(status);
     dgl_generate_result_finish(&result);
+    dgl_buf_finish(&messages);
     dgl_free(ids);
     return code;
 }

@@ -166,6 +166,9 @@ static const struct option table[] = {
     VALUE("serve", 0, "chat-template-kwargs", "JSON", PATH, template_kwargs,
           "variables of the chat template, as an object; a request's `chat_template_kwargs` have "
           "priority ({\"enable_thinking\": false})"),
+    VALUE("chat template", 0, "chat-template-kwargs", "JSON", PATH, template_kwargs,
+          "variables of the chat template, as an object ({\"enable_thinking\": false}); they have "
+          "priority over those of a file of messages"),
     WORD("serve", 0, "reasoning-format", "auto|deepseek|none", WORD, reasoning_format,
          "auto|deepseek|none",
          SERVE_FIELD "`reasoning_format`: auto and deepseek separate reasoning from the answer, "

@@ -9,6 +9,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/input.h"
 #include "tools/cli/session.h"
+#include "tools/cli/variables.h"
 #include "tools/watch/watch.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -26,7 +27,7 @@ bool command_chat_check(const struct options *opt)
             "chat: --session does not go with --messages, whose file is the conversation");
     if (opt->json && !opt->messages)
         return console_refuse("chat: --json prints one answer, so it needs --messages FILE.json");
-    return watch_check(opt) && generation_check(opt) == DGL_OK;
+    return variables_check(opt, "chat") && watch_check(opt) && generation_check(opt) == DGL_OK;
 }
 
 /* Opens the template before the engine, because it fails early and opens no device. */
@@ -44,6 +45,8 @@ static enum dgl_status open_all(struct chat *c, const char *model)
     TRY(dgl_chat_create(dgl_chat_params(.session = c->engine.session, .tmpl = c->tmpl,
                                         .context_shift = c->opt->context_shift),
                         &c->talk));
+    if (c->opt->template_kwargs)
+        TRY(chat_load_messages(c, "messages", DGL_STR("[]")));
     TRY(chat_params(c));
 done:
     return status;
@@ -130,14 +133,13 @@ int command_chat(const struct options *opt)
         code = interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
         goto done;
     }
-    dgl_buf_puts(&messages, "");
     enum dgl_status status = open_all(&c, model);
     if (status != DGL_OK)
         code = exit_code(status);
     else if (!watch_create(&c.watch, &c.engine, opt))
         code = EXIT_FAILED;
     else if (opt->messages)
-        code = turn_answer_file(&c, messages.p, messages.len);
+        code = turn_answer_file(&c, (struct dgl_str){messages.p, messages.len});
     else
         code = run_talk(&c);
 done:

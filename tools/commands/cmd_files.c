@@ -143,13 +143,15 @@ static bool print_verify(const struct verify *v)
                        (unsigned long long)v->result.bytes);
     else
         dgl_buf_printf(&out, "%s: carries no hashes\n", v->path);
-    if (v->opt->smoke)
-        dgl_buf_printf(
-            &out,
-            "smoke: %s: %s%s\n"
-            "known answers: largest error %.2g (NMSE); fixed text: %.4f nats per token\n",
-            v->smoke.passed ? "pass" : "FAIL", v->smoke.prompt, v->smoke.text, v->smoke.error,
-            v->smoke.nll);
+    if (!v->opt->smoke)
+        return out_buf(&out);
+    dgl_buf_printf(&out, "smoke: %s", v->smoke.passed ? "pass" : "FAIL");
+    if (v->smoke.num_tokens > 0)
+        dgl_buf_printf(&out, ": %s%s", v->smoke.prompt, v->smoke.text);
+    dgl_buf_printf(&out, "\nknown answers: largest error %.2g (NMSE)", v->smoke.error);
+    if (v->smoke.nll > 0)
+        dgl_buf_printf(&out, "; fixed text: %.4f nats per token", v->smoke.nll);
+    dgl_buf_putc(&out, '\n');
     return out_buf(&out);
 }
 

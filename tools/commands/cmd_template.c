@@ -6,6 +6,7 @@
 #include "tools/cli/input.h"
 #include "tools/cli/report.h"
 #include "tools/cli/screen.h"
+#include "tools/cli/variables.h"
 
 struct render {
     const struct options *opt;
@@ -56,19 +57,19 @@ bool command_template_check(const struct options *opt)
     if (opt->add_generation_prompt && opt->continue_final_message)
         return console_refuse("template: --continue-final-message continues the last message, "
                               "--add-generation-prompt begins a new one: give one of them");
-    return true;
+    return variables_check(opt, "template");
 }
 
 int command_template(const struct options *opt)
 {
     struct render r = {.opt = opt};
-    struct dgl_buf messages = {0};
+    struct dgl_buf file = {0}, messages = {0};
     char bundled[MODEL_PATH_MAX];
     console_init(&r.console, opt);
     if (!(r.model = model_path(opt, bundled)))
         return EXIT_FAILED;
-    if (!input_slurp(opt->messages, &messages)) {
-        dgl_buf_finish(&messages);
+    if (!input_slurp(opt->messages, &file)) {
+        dgl_buf_finish(&file);
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     }
     enum dgl_status status =
@@ -76,7 +77,8 @@ int command_template(const struct options *opt)
                           dgl_template_params(.path = r.model, .override_kv = opt->override_kv.item,
                                               .file = opt->template, .name = opt->template_name),
                           &r.tmpl);
-    dgl_buf_puts(&messages, "");
+    if (status == DGL_OK)
+        status = variables_add(&r.console.log, opt, (struct dgl_str){file.p, file.len}, &messages);
     r.params = (struct dgl_render_params){.messages = messages.p,
                                           .messages_len = messages.len,
                                           .messages_name = opt->messages,
@@ -88,6 +90,7 @@ int command_template(const struct options *opt)
     int code = status == DGL_OK ? print(&r) : exit_code(status);
     dgl_free(r.text);
     dgl_template_destroy(&r.tmpl);
+    dgl_buf_finish(&file);
     dgl_buf_finish(&messages);
     return code;
 }

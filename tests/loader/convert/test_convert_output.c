@@ -411,6 +411,24 @@ static void infinity_is_not_quantised(void **state)
     refuse_value(*state, INFINITY, "q8_0", "inf");
 }
 
+/* The manifest would be deeper than readers allow. */
+static void a_config_of_the_deepest_nesting_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    char *text = calloc(1, 512);
+    assert_non_null(text);
+    strcat(text, "\"x\": ");
+    memset(text + 5, '[', 63);
+    memset(text + 68, ']', 63);
+    strcat(text, ", \"model_type\"");
+    tiny_file_replace(f->in, "config.json", "\"model_type\"", text);
+    assert_int_equal(convert(f), DGL_ERR_FORMAT);
+    assert_contains(f->log.text, "manifest.json: line ");
+    assert_contains(f->log.text, "wanted nesting of at most 64 levels");
+    assert_only(f, "in", NULL);
+    free(text);
+}
+
 static void values_beyond_f16_are_refused(void **state)
 {
     refuse_value(*state, 65520.0f, "f16", "65520");
@@ -480,6 +498,7 @@ int main(void)
         FIXTURE_CASE(corrupt_pack_is_not_converted),
         FIXTURE_CASE(nan_is_not_quantised),
         FIXTURE_CASE(infinity_is_not_quantised),
+        FIXTURE_CASE(a_config_of_the_deepest_nesting_is_refused),
         FIXTURE_CASE(values_beyond_f16_are_refused),
         FIXTURE_CASE(values_beyond_bf16_are_refused),
         FIXTURE_CASE(largest_half_is_kept),

@@ -216,6 +216,11 @@ struct outer {
         "\"torch_dtype\": \"bfloat16\"", "\"torch_dtype\": \"bfloat16\"}"                          \
     }
 
+#define UNTIED                                                                                     \
+    {                                                                                              \
+        "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"                          \
+    }
+
 static const struct outer outers[] = {
     {"as first published",
      {.header = {{"\"model.", "\"language_model.model."}},
@@ -340,8 +345,45 @@ static void text_model_is_found(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* ---- a base model inside such a checkpoint, which has no head ---- */
+
+static const struct outer headless[] = {
+    {"names without model.",
+     {.header = {{"\"model.", "\"language_model."}},
+      .config = {OUTER_CONFIG, UNTIED},
+      .added = {"vision_tower.a"}},
+     {0}},
+    {"names of the text model",
+     {.header = {{"\"model.", "\""}},
+      .config = {OUTER_CONFIG, UNTIED},
+      .added = {"vision_tower.a"}},
+     {0}},
+};
+
+/* The text model alone lacks the head, too, and its pack opens. */
+static void text_model_without_a_head_opens(void **state)
+{
+    const struct outer *row = *state;
+    struct test_log log;
+    struct dgl_model_file *file = NULL;
+    struct dgl_convert_result result = {.size = sizeof(result)};
+    char *dir = checkpoint_write("gemma3", &row->change), *pack = dgl_path_join(dir, "text");
+    struct dgl_convert_params params = {.in = dir, .out = pack, .threads = 1, .text_only = true};
+    test_log_init(&log, DGL_LOG_ERROR);
+    if (convert_model(&log.log, &params, &result) != DGL_OK ||
+        model_file_open(&log.log, &(struct model_open_params){.path = pack}, &file) != DGL_OK)
+        fail_msg("%s", log.text);
+    assert_true(file->desc.no_head);
+    assert_string_equal(file->desc.family, "gemma3_text");
+    assert_true(tensor_source_find(file->tensors, "embed_tokens.weight") >= 0);
+    model_file_close(&file);
+    free(pack);
+    test_tmpdir_remove(dir);
+}
+
 int main(void)
 {
     int failures = test_run_table("refused", checkpoint_is_refused, refusals);
-    return failures + test_run_table("text models", text_model_is_found, outers);
+    failures += test_run_table("text models", text_model_is_found, outers);
+    return failures + test_run_table("no head", text_model_without_a_head_opens, headless);
 }

@@ -2,6 +2,7 @@
  * class of faults published as a CVE of another reader has a case. */
 #include "tests/support/test.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "loader/gguf/gguf_file.h"
@@ -653,6 +654,39 @@ static void wrong_types_of_values_are_named(void **state)
     dgl_buf_finish(&bytes);
 }
 
+/* Numbers of any type and texts of numbers are read, as in llama.cpp. Other values are left out. */
+static void sampling_values_of_other_types(void **state)
+{
+    static const char want[] = "{\n  \"temperature\": 2,\n  \"top_k\": 20,\n  \"min_p\": 0.1\n}\n";
+    struct gguf_build b = {0};
+    struct dgl_buf bytes = {0}, json = {0};
+    struct gguf_file file;
+    struct test_log log;
+    (void)state;
+    test_log_init(&log, DGL_LOG_WARN);
+    gb_u32(&b, "general.sampling.temp", 2);
+    gb_f32(&b, "general.sampling.top_k", 20.5f);
+    gb_str(&b, "general.sampling.min_p", "0.1");
+    gb_str(&b, "general.sampling.top_p", "high");
+    gb_f32(&b, "general.sampling.penalty_repeat", NAN);
+    gb_f32(&b, "general.sampling.penalty_last_n", 1e20f);
+    gb_bool(&b, "general.sampling.mirostat", true);
+    gb_u32(&b, "general.sampling.sequence", 1);
+    gb_f32s(&b, "general.sampling.xtc_threshold", &(const float){0.5f}, 1);
+    gb_finish(&b, &bytes);
+    assert_int_equal(parse(NULL, &bytes, &file), DGL_OK);
+    assert_int_equal(gguf_sampling_read(&log.log, &file, &json), DGL_OK);
+    dgl_buf_append(&json, "", 1);
+    assert_string_equal(json.p, want);
+    assert_int_equal(test_occurrences(log.text, " and is not used"), 6);
+    assert_contains(log.text, "general.sampling.top_p is no number and is not used");
+    assert_contains(log.text, "general.sampling.penalty_last_n is no integer and is not used");
+    assert_contains(log.text, "general.sampling.sequence is no text and is not used");
+    gguf_file_finish(&file);
+    dgl_buf_finish(&bytes);
+    dgl_buf_finish(&json);
+}
+
 /* The keys become a generation_config.json, and that becomes the same keys. */
 static void sampling_values_go_there_and_back(void **state)
 {
@@ -699,6 +733,7 @@ static void sampling_values_go_there_and_back(void **state)
 int main(void)
 {
     const struct CMUnitTest good[] = {
+        cmocka_unit_test(sampling_values_of_other_types),
         cmocka_unit_test(sampling_values_go_there_and_back),
         cmocka_unit_test(reads_keys_and_tensors),
         cmocka_unit_test(accepts_version_2_and_other_alignment),

@@ -168,9 +168,6 @@ static const struct message messages[] = {
     {"more experts than there are",
      {.used = 5},
      {"llama.expert_used_count is 5, but llama.expert_count is 4"}},
-    {"stop id without an embedding",
-     {.eos = 3},
-     {"tokenizer.ggml.eos_token_id[0]", "is 3, but rows of token_embd.weight is 3"}},
     {"another vocabulary",
      {.vocab = 4},
      {"llama.vocab_size is 4, but token_embd.weight has 3 rows", "convert it again"}},
@@ -327,11 +324,11 @@ static void companion_is_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A list that says the same of each layer, and the eyes of a model beside it. */
+/* A list of equal numbers, one per layer; keys and tensors of images; a stop id without a row. */
 static void text_part_is_loaded(void **state)
 {
     (void)state;
-    const struct change c = {.list = 1};
+    const struct change c = {.list = 1, .eos = 3};
     struct gguf_build b = {0};
     struct dgl_buf bytes;
     struct test_log log;
@@ -351,6 +348,9 @@ static void text_part_is_loaded(void **state)
     if (status != DGL_OK)
         fail_msg("%s", log.text);
     assert_int_equal(file->desc.kv_heads, 1);
+    assert_int_equal(file->desc.num_stop_ids, 0);
+    assert_contains(log.text, "tokenizer.ggml.eos_token_id[0]: is 3, but rows of token_embd.weight "
+                              "is 3: the id is left out");
     assert_int_equal(file->skipped.count, 2);
     assert_string_equal(file->skipped.lines[0], "v.*: not part of the text model (tensors: 2)");
     assert_string_equal(file->skipped.lines[1], "mm.*: not part of the text model (tensors: 1)");

@@ -331,6 +331,40 @@ static void file_that_shrinks_later_is_an_error(void **state)
     test_tmpdir_remove(dir);
 }
 
+#define FILE1      "model-00001-of-00002.safetensors"
+#define FILE2      "model-00002-of-00002.safetensors"
+#define NORM(file) "\"model.norm.weight\": \"" file "\""
+#define INDEX      "model.safetensors.index.json"
+
+static void index_may_name_files_of_inner_folders(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir(), *sub = dgl_path_join(dir, "inner"), *text = NULL;
+    char *from = dgl_path_join(dir, FILE2), *to = dgl_path_join(sub, FILE2);
+    struct tiny_llama m = tiny_llama_default();
+    struct tensor_source *src = NULL;
+    struct test_log log;
+    size_t len;
+    test_log_init(&log, DGL_LOG_ERROR);
+    m.files = 2;
+    tiny_llama_write(dir, &m);
+    assert_int_equal(dgl_dir_make(NULL, sub), DGL_OK);
+    assert_int_equal(rename(from, to), 0);
+    while (text = tiny_file_read(dir, INDEX, &len), strstr(text, "\"" FILE2)) {
+        tiny_file_replace(dir, INDEX, "\"" FILE2, "\"inner/" FILE2);
+        free(text);
+    }
+    if (hf_tensors_open(&log.log, &blob_files, dir, &src) != DGL_OK)
+        fail_msg("%s", log.text);
+    assert_true(tensor_source_find(src, "model.norm.weight") >= 0);
+    tensor_source_destroy(&src);
+    free(text);
+    free(sub);
+    free(from);
+    free(to);
+    test_tmpdir_remove(dir);
+}
+
 /* A folder with two files whose index is changed in one place. */
 struct bad_index {
     const char *name;
@@ -338,10 +372,6 @@ struct bad_index {
     enum dgl_status status;
     const char *parts[3];
 };
-
-#define FILE1      "model-00001-of-00002.safetensors"
-#define FILE2      "model-00002-of-00002.safetensors"
-#define NORM(file) "\"model.norm.weight\": \"" file "\""
 
 static const struct bad_index bad_indexes[] = {
     {"index is not JSON", "{\"metadata\"", "[\"metadata\"", DGL_ERR_FORMAT, {"index.json"}},
@@ -534,6 +564,7 @@ int main(void)
         cmocka_unit_test(folder_of_links),
         cmocka_unit_test(read_beyond_a_tensor_is_refused),
         cmocka_unit_test(file_that_shrinks_later_is_an_error),
+        cmocka_unit_test(index_may_name_files_of_inner_folders),
         cmocka_unit_test(dtype_spellings),
         cmocka_unit_test(dtype_sizes),
         cmocka_unit_test(story_llama_opens),

@@ -10,6 +10,7 @@
 #include "loader/gguf/gguf_choice.h"
 #include "loader/hf/hub_cache.h"
 #include "loader/model/model_path.h"
+#include "tests/support/gguf_build.h"
 
 /* ---- a cache and folders --------------------------------------------------------------------- */
 
@@ -331,6 +332,67 @@ static void quant_case(void **state)
     assert_string_equal(quant, row->quant);
 }
 
+/* ---- types of GGUF files ---- */
+
+enum { NONE = -1, TEXT = -2 };
+
+struct type_row {
+    const char *name;
+    int file_type;       /* general.file_type; NONE: absent; TEXT: a text */
+    int matrices, table; /* enum dgl_dtype of tensors; NONE: there is none */
+    const char *type;
+};
+
+static const struct type_row types[] = {
+    {"type: a mix of this type", 15, DGL_Q4_K, DGL_Q6_K, "q4_k_m"},
+    {"type: a mix of another type", 15, DGL_Q5_0, DGL_Q6_K, "q5_0"},
+    {"type: another type", 7, DGL_F16, DGL_F16, "f16"},
+    {"type: a large mix of IQ3", 22, DGL_IQ3_XXS, DGL_Q6_K, "iq3_xs"},
+    {"type: no key", NONE, DGL_Q6_K, DGL_Q8_0, "q6_k"},
+    {"type: a key that is a text", TEXT, DGL_Q4_0, DGL_Q4_0, "q4_0"},
+    {"type: an unknown number", 1000, DGL_Q4_0, DGL_Q4_0, "q4_0"},
+    {"type: a number without a name", 4, DGL_Q4_0, DGL_Q4_0, "q4_0"},
+    {"type: first of a split model", 15, NONE, NONE, "q4_k_m"},
+    {"type: the embedding alone", NONE, NONE, DGL_Q8_0, "q8_0"},
+    {"type: nothing", NONE, NONE, NONE, ""},
+};
+
+/* A tensor of zeros, with rows of 256 values. */
+static void put_zeros(struct gguf_build *b, const char *name, int type, uint64_t rows)
+{
+    static const uint8_t zeros[256 * 64 * 4];
+    const struct dgl_dtype_traits *t = dgl_dtype_get((enum dgl_dtype)type);
+    uint32_t number;
+    assert_true(gguf_type_of_dtype((enum dgl_dtype)type, &number));
+    gb_tensor(b, name, number, 2, (const uint64_t[]){256, rows}, zeros,
+              (size_t)rows * 256 / t->block * t->block_bytes);
+}
+
+static void type_case(void **state)
+{
+    const struct type_row *row = *state;
+    struct gguf_build b = {0};
+    struct dgl_buf bytes = {0};
+    char quant[GGUF_QUANT_BYTES], *dir = test_tmpdir();
+    char *path = checked(dgl_path_join(dir, "m-F32.gguf"));
+    gb_str(&b, "general.architecture", "llama");
+    if (row->file_type == TEXT)
+        gb_str(&b, "general.file_type", "15");
+    else if (row->file_type >= 0)
+        gb_u32(&b, "general.file_type", (uint32_t)row->file_type);
+    if (row->table >= 0)
+        put_zeros(&b, "token_embd.weight", row->table, 64);
+    if (row->matrices >= 0)
+        put_zeros(&b, "blk.0.ffn_up.weight", row->matrices, 4);
+    gb_finish(&b, &bytes);
+    test_write_file(dir, "m-F32.gguf", bytes.p, bytes.len);
+    gguf_file_quant(&blob_files, path, quant);
+    assert_string_equal(quant, row->type);
+    dgl_buf_finish(&bytes);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 /* ---- the list -------------------------------------------------------------------------------- */
 
 /* "name form quantization bytes" lines, the temporary folder as "~". */
@@ -480,6 +542,7 @@ int main(void)
     int failures = test_run_table("names of models", name_case, names);
     failures += test_run_table("folder of the Hub cache", cache_case, caches);
     failures += test_run_table("quantisations in names", quant_case, quants);
+    failures += test_run_table("types", type_case, types);
     failures += cmocka_run_group_tests_name("list of models", tests, NULL, NULL);
     tree_teardown(NULL);
     return failures;

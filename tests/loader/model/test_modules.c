@@ -2,7 +2,6 @@
 #include "tests/support/test.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "core/base/file.h"
 #include "loader/model/model_file.h"
@@ -15,6 +14,9 @@
 #define NORMALIZE                                                                                  \
     ",{\"idx\":2,\"name\":\"2\",\"path\":\"2_Normalize\",\"type\":\"" ST "Normalize\"}"
 #define ORIGIN "1_Pooling/config.json"
+#define PATHS(model, pooling)                                                                      \
+    "[{\"idx\":0,\"path\":\"" model "\",\"type\":\"" ST                                            \
+    "Transformer\"},{\"idx\":1,\"path\":\"" pooling "\",\"type\":\"" ST "Pooling\"}]"
 
 struct pooled {
     const char *name;
@@ -49,6 +51,10 @@ static const struct pooled pooled[] = {
      NULL, true},
     {"a list of one mode", BOTH "]", "{\"pooling_mode\":[\"cls\"]}", "cls", false, ORIGIN, NULL,
      true},
+    {"a folder with a slash at its end", PATHS("./", "./1_Pooling/"),
+     "{\"pooling_mode_lasttoken\":true}", "lasttoken", false, ORIGIN, NULL, true},
+    {"a folder in a folder", PATHS("", "1_Pooling/inner"), "{\"pooling_mode_lasttoken\":true}",
+     "lasttoken", false, "1_Pooling/inner/config.json", NULL, true},
     {"the folder alone", NULL, "{\"pooling_mode_lasttoken\":true}", "lasttoken", false, ORIGIN,
      NULL, true},
     {"two modes", BOTH "]", "{\"pooling_mode_lasttoken\":true,\"pooling_mode_mean_tokens\":true}",
@@ -57,6 +63,10 @@ static const struct pooled pooled[] = {
      "pooling_mode is median, wanted one of mean|cls", true},
     {"a dense module", BOTH ",{\"path\":\"2_Dense\",\"type\":\"" ST "Dense\"}" NORMALIZE "]",
      "{\"pooling_mode_mean_tokens\":true}", "mean", true, ORIGIN, "has the module Dense", true},
+    {"a module without a type", "[{\"path\":\"\"},null]", NULL, "mean", false, NULL,
+     "modules.json has a module without a type", true},
+    {"a pooling without a folder", "[{\"type\":\"" ST "Pooling\"}]", NULL, "mean", false,
+     "config.json", "config.json, which modules.json names, is missing", true},
     {"a folder that is missing", BOTH "]", NULL, "mean", false, ORIGIN, "is missing", true},
 };
 
@@ -67,8 +77,9 @@ static void write_files(const char *dir, const struct pooled *row)
     if (row->modules)
         test_write_file(dir, "modules.json", row->modules, strlen(row->modules));
     if (row->config) {
-        char *sub = dgl_path_join(dir, "1_Pooling");
-        assert_int_equal(mkdir(sub, 0700), 0);
+        const bool inner = row->origin && strstr(row->origin, "inner");
+        char *sub = dgl_path_join(dir, inner ? "1_Pooling/inner" : "1_Pooling");
+        assert_int_equal(dgl_dir_make(NULL, sub), DGL_OK);
         test_write_file(sub, "config.json", row->config, strlen(row->config));
         free(sub);
     }
@@ -136,7 +147,11 @@ static const struct bad_modules bad_modules[] = {
     {"not JSON", "[", NULL, "modules.json"},
     {"not a list", "{}", NULL, "wanted a list of modules"},
     {"a folder elsewhere", "[{\"path\":\"../x\",\"type\":\"Pooling\"}]", NULL,
-     "\"../x\" is not a plain folder name"},
+     "\"../x\" is not a path inside of the folder"},
+    {"a folder that leads out", "[{\"path\":\"a/../../x\",\"type\":\"Pooling\"}]", NULL,
+     "\"a/../../x\" is not a path inside"},
+    {"an absolute folder", "[{\"path\":\"/tmp\",\"type\":\"Pooling\"}]", NULL,
+     "\"/tmp\" is not a path inside"},
     {"a path that is a number", "[{\"path\":1,\"type\":\"Pooling\"}]", NULL, "path"},
     {"a config that is not JSON", BOTH "]", "{", "config.json"},
 };

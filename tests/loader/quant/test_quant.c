@@ -467,6 +467,35 @@ static void too_large_values_saturate(void **state)
     }
 }
 
+/* Blocks of values as large as the limit, of either sign: no value is cut. Codes of -8 to 7 and
+ * -4 to 3 reach 7/8 and 3/4 of it on the other side. */
+static void values_at_the_limit_are_kept(void **state)
+{
+    (void)state;
+    enum { ALL_PLUS, ALL_MINUS, BOTH, ONE_PLUS, ONE_MINUS, PATTERNS };
+    static const float signs[PATTERNS][2] = {{1, 1}, {-1, -1}, {1, -1}, {1, 0}, {-1, 0}};
+    for (size_t k = 0; k < PATTERNS * NUM_ENCODERS; k++) {
+        const enum dgl_dtype type = encoders[k / PATTERNS];
+        const size_t pattern = k % PATTERNS;
+        const double limit = dgl_row_limit(type);
+        float x[256], back[256];
+        uint8_t row[MAX_ROW];
+        for (size_t i = 0; i < 256; i++)
+            x[i] = (float)limit * signs[pattern][pattern < ONE_PLUS ? i % 2 : i != 5];
+        for (int fast = 0; fast < 2; fast++) {
+            assert_true((fast ? dgl_row_encode_fast : dgl_row_encode)(type, x, 256, row));
+            assert_true(dgl_row_decode(type, row, 256, back));
+            for (size_t i = 0; i < 256; i++) {
+                const double error = fabs((double)back[i] - (double)x[i]) / limit;
+                if (!(error <= 0.17))
+                    fail_msg("%s, pattern %zu, fast %d: value %zu is %g, wanted %g",
+                             dgl_dtype_get(type)->name, pattern, fast, i, (double)back[i],
+                             (double)x[i]);
+            }
+        }
+    }
+}
+
 /* A sub-block that only contains padding is zero. Memory after the row has no influence. */
 static void padding_is_zero_and_has_no_influence(void **state)
 {
@@ -693,6 +722,7 @@ int main(void)
         cmocka_unit_test(zeros_encode_to_zero_bytes),
         cmocka_unit_test(denormal_values_vanish),
         cmocka_unit_test(too_large_values_saturate),
+        cmocka_unit_test(values_at_the_limit_are_kept),
         cmocka_unit_test(padding_is_zero_and_has_no_influence),
         cmocka_unit_test(padding_does_not_cost_precision),
         cmocka_unit_test(q4_k_scales_with_powers_of_two),

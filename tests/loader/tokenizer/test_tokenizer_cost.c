@@ -202,6 +202,47 @@ static void decoders_end(void **state)
     dgl_buf_finish(&text);
 }
 
+/* ---- markup of templates ---- */
+
+/* A template of 200,000 bytes that begin a token at each place, or that are searched for each of
+ * 20,000 tokens of normal forms. */
+static void search_in_a_template_ends(void **state)
+{
+    static const char *const parts[] = {"searching the template for tokens takes more than",
+                                        "steps"};
+    static const struct {
+        int tokens, fill;
+        bool normalized;
+    } hostile[] = {{1, long_token, false}, {20000, 1, true}};
+    char *text = checked(malloc(text_bytes));
+    (void)state;
+    memset(text, 'a', text_bytes);
+    for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
+        struct test_log t;
+        struct dgl_buf json = {0};
+        struct dgl_tokenizer *tok = NULL;
+        uint8_t *markup = NULL;
+        test_log_init(&t, DGL_LOG_ERROR);
+        dgl_buf_puts(&json, "{\"added_tokens\": [");
+        for (int k = 0; k < hostile[i].tokens; k++) {
+            dgl_buf_printf(&json, "%s{\"id\": %d, \"normalized\": %s, \"content\": \"",
+                           k ? ", " : "", k, hostile[i].normalized ? "true" : "false");
+            for (int at = 0; at < hostile[i].fill; at++)
+                dgl_buf_putc(&json, 'a');
+            dgl_buf_printf(&json, "b%d\"}", k);
+        }
+        dgl_buf_puts(&json, "], " BPE "}");
+        assert_int_equal(tokenizer_create(&t.log, "T", json.p, json.len, &tok), DGL_OK);
+        assert_refusal(
+            &t, tokenizer_find_markup(&t.log, tok, (struct dgl_str){text, text_bytes}, &markup),
+            DGL_ERR_UNSUPPORTED, parts);
+        free(markup);
+        tokenizer_destroy(&tok);
+        dgl_buf_finish(&json);
+    }
+    free(text);
+}
+
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
 static bool always(void *priv)
@@ -254,9 +295,9 @@ static void tables_have_seeds_of_their_own(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders_end),
-                                       cmocka_unit_test(encoding_is_cancelled),
-                                       cmocka_unit_test(tables_have_seeds_of_their_own)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decoders_end), cmocka_unit_test(search_in_a_template_ends),
+        cmocka_unit_test(encoding_is_cancelled), cmocka_unit_test(tables_have_seeds_of_their_own)};
     return test_run_table("hostile tokenizers", ends_in_time, rows) +
            cmocka_run_group_tests_name("decoding and cancelling", tests, NULL, NULL);
 }

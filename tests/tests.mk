@@ -61,5 +61,6 @@ $(BUILD)/tests/test_cli_lost $(BUILD)/tests/test_cli_memory $(BUILD)/tests/test_
 TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create -Wl,--wrap=gl_progcache_init
 TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--wrap=programs_compile \
     -Wl,--wrap=programs_get
+TEST_LDFLAGS_test_serve_request := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
 # The server's reader of requests is a part of the command.
-$(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve/serve_request.o $(BUILD)/obj/tools/serve/serve_fields.o $(BUILD)/obj/tools/cli/turn.o
+$(BUILD)/tests/test_serve_request $(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve/serve_request.o $(BUILD)/obj/tools/serve/serve_fields.o $(BUILD)/obj/tools/cli/turn.o

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/pooling.h"
 #include "core/base/printable.h"
@@ -445,6 +446,22 @@ static bool write_parts(const struct reader *rd, struct dgl_json_writer *w, size
     return ok;
 }
 
+/* Returns an upper limit of the values of JSON in a text, which may itself be a string of JSON. */
+static size_t values_of(const char *text, size_t len)
+{
+    size_t values = 1;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == ',' || text[i] == '[' || text[i] == '{')
+            values++;
+        else if (text[i] == '\\' && len - i >= 6 &&
+                 (strncasecmp(text + i, "\\u002c", 6) == 0 ||
+                  strncasecmp(text + i, "\\u005b", 6) == 0 ||
+                  strncasecmp(text + i, "\\u007b", 6) == 0))
+            values++;
+    }
+    return values;
+}
+
 /* Checks and writes the calls of an earlier answer: each is an object whose function has a name and
  * arguments. Templates want arguments as an object, OpenAI has their text. */
 static bool write_calls(const struct reader *rd, struct dgl_json_writer *w, size_t message,
@@ -483,6 +500,12 @@ static bool write_calls(const struct reader *rd, struct dgl_json_writer *w, size
             for (const struct dgl_json *f = dgl_json_first(v); f; f = dgl_json_next(f)) {
                 const struct dgl_str text = f == arguments ? dgl_json_str(f) : DGL_STR("");
                 struct dgl_json_doc *doc = NULL;
+                rd->r->argument_values += text.len ? values_of(text.p, text.len) : 0;
+                if (rd->r->argument_values > SERVE_MAX_VALUES)
+                    return refuse(rd, "messages",
+                                  "the arguments of the calls in 'messages' have more than %d "
+                                  "values",
+                                  SERVE_MAX_VALUES);
                 const enum dgl_status status =
                     text.len ? dgl_json_parse(NULL, "arguments", text.p, text.len, &doc)
                              : DGL_ERR_FORMAT;
@@ -788,12 +811,10 @@ void serve_request_finish(struct serve_request *r)
 
 uint64_t serve_request_cost(const char *body, size_t len)
 {
-    /* A node of the tree with its part of an index, and a byte of a text: in the tree, in the
-     * variables of the template, in the rendered prompt, and as a token. */
-    enum { VALUE_BYTES = 200, TEXT_BYTES = 8 };
-    uint64_t values = 1;
-    for (size_t i = 0; i < len; i++)
-        values += body[i] == ',' || body[i] == '[' || body[i] == '{';
-    values = values < SERVE_MAX_VALUES ? values : SERVE_MAX_VALUES;
-    return values * VALUE_BYTES + (uint64_t)len * TEXT_BYTES;
+    /* A node: in the tree of the body, in the variables of the template, and in their tree. A byte
+     * of a text: in these, in the rendered prompt, and in the tokenizer, which takes most. */
+    enum { VALUE_BYTES = 300, TEXT_BYTES = 80 };
+    /* The arguments of calls are texts of JSON, with a limit of their own. */
+    const uint64_t most = 2 * SERVE_MAX_VALUES, values = values_of(body, len);
+    return (values < most ? values : most) * VALUE_BYTES + (uint64_t)len * TEXT_BYTES;
 }

@@ -36,6 +36,12 @@ struct serve_prompt {
     size_t num_ids;
 };
 
+/* A bias of all tokens of a text. */
+struct serve_bias {
+    struct dgl_str text;
+    float bias;
+};
+
 #define SERVE_MAX_CHOICES 128 /* of a request: prompts times n */
 #define SERVE_MAX_STOPS   64
 
@@ -75,6 +81,9 @@ struct serve_request {
     int32_t max_tokens;               /* as in dgl_request_params */
     int64_t seed;                     /* -1: not given */
     struct dgl_sampling sampling;
+    /* [num_bias_texts], of `logit_bias`; `sampling` has only those of ids */
+    struct serve_bias *bias_texts;
+    size_t num_bias_texts;
     const char **stop;
     size_t num_stop;
     const int32_t *stop_ids; /* [num_stop_ids] */

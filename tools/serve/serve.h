@@ -114,8 +114,9 @@ struct serve_exchange {
     const char *policy;  /* Content-Security-Policy of a page */
     bool retry;          /* send Retry-After */
     struct dgl_buf out;
-    const char *fixed; /* static answer in place of `out`, or NULL */
+    const char *fixed; /* static answer in place of `out`, or end of a stream after it, or NULL */
     size_t sent;       /* bytes of `out` that were sent */
+    size_t whole;      /* of a stream: end of the last whole event in `out` */
     uint64_t told_ns;  /* time when `out` last grew */
     uint64_t charged;  /* bytes of serve_shares.bytes */
     /* Owned by the HTTP thread: */
@@ -214,6 +215,8 @@ void serve_exchange_answer(struct serve_exchange *ex, int status);
 /* Finishes the answer with an error object. */
 void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *error);
 void serve_exchange_unref(struct serve_exchange *ex);
+/* The answer if memory is exhausted, and the last event of a stream. They need no memory. */
+extern const char serve_no_memory[], serve_no_memory_event[];
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 

@@ -162,6 +162,48 @@ static void values_of_arguments_are_limited(void **state)
     }
 }
 
+/* A variable of the server's command line is written once, whatever sets it in a request. Else its
+ * object would have a key twice. */
+struct variables {
+    const char *name, *defaults, *fields;
+    const char *want; /* a part of the variables; without the other values of the key */
+};
+static const struct variables variables[] = {
+    {"the default", "{\"enable_thinking\":true}", "", "\"enable_thinking\": true"},
+    {"an effort of none", "{\"enable_thinking\":true}", ",\"reasoning_effort\":\"none\"",
+     "\"enable_thinking\": false"},
+    {"another effort", "{\"enable_thinking\":true}", ",\"reasoning_effort\":\"low\"",
+     "\"enable_thinking\": true"},
+    {"an effort as a default", "{\"reasoning_effort\":\"low\"}", ",\"reasoning_effort\":\"high\"",
+     "\"reasoning_effort\": \"high\""},
+    {"the request", "{\"enable_thinking\":true}",
+     ",\"reasoning_effort\":\"none\",\"chat_template_kwargs\":{\"enable_thinking\":7}",
+     "\"enable_thinking\": 7"},
+};
+
+static void test_variables(void **state)
+{
+    const struct variables *row = *state;
+    struct serve_defaults defaults = {.sampling = {.temperature = 1, .top_p = 1}, .seed = -1};
+    struct dgl_json_doc *doc = NULL, *made = NULL;
+    struct dgl_buf body = {0};
+    struct serve_request r;
+    struct serve_error error = {0};
+    assert_int_equal(dgl_json_parse(NULL, "defaults", row->defaults, strlen(row->defaults), &doc),
+                     DGL_OK);
+    defaults.variables = dgl_json_root(doc);
+    dgl_buf_printf(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]%s}", row->fields);
+    if (!serve_request_read(SERVE_CHAT, &defaults, body.p, body.len, &r, &error))
+        fail_msg("%s: %s", row->name, error.message);
+    if (dgl_json_parse(NULL, "variables", r.messages.p, r.messages.len, &made) != DGL_OK)
+        fail_msg("%s: no JSON with keys that differ: %s", row->name, r.messages.p);
+    assert_contains(r.messages.p, row->want);
+    serve_request_finish(&r);
+    dgl_json_destroy(&made);
+    dgl_json_destroy(&doc);
+    dgl_buf_finish(&body);
+}
+
 int main(void)
 {
     cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = __wrap_malloc, .free_fn = __wrap_free});
@@ -174,6 +216,7 @@ int main(void)
         DGL_OK);
     const struct CMUnitTest tests[] = {cmocka_unit_test(values_of_arguments_are_limited)};
     int failures = test_run_table("cost", test_cost, bodies);
+    failures += test_run_table("variables", test_variables, variables);
     failures += cmocka_run_group_tests(tests, NULL, NULL);
     dgl_template_destroy(&tmpl);
     dgl_tokenizer_destroy(&tok);

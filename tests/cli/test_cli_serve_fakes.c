@@ -560,6 +560,38 @@ static void a_lost_device_comes_back(void **state)
     reply_finish(&whole);
 }
 
+/* Returns the text of a stream; free(). */
+static char *stream_text(const struct reply *r)
+{
+    struct dgl_str rest = {r->body, r->len};
+    struct dgl_json_doc *doc = NULL;
+    struct dgl_buf text = {0};
+    dgl_buf_puts(&text, "");
+    while (reply_next_event(&rest, &doc)) {
+        const struct dgl_json *c = dgl_json_first(dgl_json_get(dgl_json_root(doc), "choices"));
+        dgl_buf_puts(&text, dgl_json_str(dgl_json_get(dgl_json_get(c, "delta"), "content")).p);
+        dgl_json_destroy(&doc);
+    }
+    return checked(dgl_buf_take(&text));
+}
+
+/* A stream that has begun goes on after the loss: no text is missing, and none comes twice. */
+static void a_stream_outlives_a_lost_device(void **state)
+{
+    static const char body[] = LOST("", "true");
+    struct reply lost, whole;
+    (void)state;
+    server_post(&server, CHAT, body, &whole);
+    test_write_file(folder, "held.lose", "", 0);
+    server_post(&server, CHAT, body, &lost);
+    char *got = stream_text(&lost), *want = stream_text(&whole);
+    assert_string_equal(got, want);
+    free(got);
+    free(want);
+    reply_finish(&lost);
+    reply_finish(&whole);
+}
+
 /* Embeddings that a lost device interrupted equal those without a loss. */
 static void lost_embeddings_begin_anew(void **state)
 {
@@ -619,6 +651,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(large_bodies_hold_up_nobody),
         cmocka_unit_test(embeddings_hold_up_nobody),
         cmocka_unit_test(a_lost_device_comes_back),
+        cmocka_unit_test(a_stream_outlives_a_lost_device),
         cmocka_unit_test(lost_embeddings_begin_anew),
         cmocka_unit_test(a_device_that_stays_away),
     };

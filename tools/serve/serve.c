@@ -432,10 +432,14 @@ static int serve_run(struct serve *s)
 int command_serve(const struct options *opt)
 {
     struct serve s = {.opt = opt, .log_fd = -1};
+    pthread_condattr_t monotonic;
     pthread_mutex_init(&s.lock, NULL);
     pthread_mutex_init(&s.log_lock, NULL);
     pthread_mutex_init(&s.metrics.lock, NULL);
-    pthread_cond_init(&s.wake, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s.wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&s.large, NULL);
     int code = serve_run(&s);
     serve_http_stop(&s);

@@ -186,7 +186,7 @@ struct serve {
     pthread_mutex_t log_lock;
     bool log_drops; /* a reader of the log was too slow, and a line about it was printed */
     pthread_mutex_t lock;
-    pthread_cond_t wake;  /* wakes the engine */
+    pthread_cond_t wake;  /* wakes the engine; its clock is monotonic */
     pthread_cond_t large; /* wakes a thread that reads large bodies */
     /* Protected by `lock`: */
     struct serve_exchange *exchanges;

@@ -336,7 +336,7 @@ static void take_jobs(struct serve *s, bool wait)
     struct timespec until;
     pthread_mutex_lock(&s->lock);
     if (wait && !s->first_job) {
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += IDLE_MS * 1000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;

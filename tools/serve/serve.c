@@ -377,6 +377,7 @@ static int serve_run(struct serve *s)
     size_t num_readers = 0;
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
+    console_drop_lines();
     catch_signals(false);
     if (!read_keys(s, &console.log) || !serve_log_open(s) || !serve_page_open(s) ||
         !serve_http_start(s))

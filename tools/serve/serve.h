@@ -185,6 +185,7 @@ struct serve {
     int log_fd; /* access log, or -1; protected by log_lock */
     pthread_mutex_t log_lock;
     bool log_drops; /* a reader of the log was too slow, and a line about it was printed */
+    bool log_fails; /* the last line could not be written, and a line about it was printed */
     pthread_mutex_t lock;
     pthread_cond_t wake;  /* wakes the engine; its clock is monotonic */
     pthread_cond_t large; /* wakes a thread that reads large bodies */

@@ -23,7 +23,8 @@ struct refusal {
     const char *param; /* NULL = null */
     const char *part;  /* of the message */
 };
-#define SAY "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
+#define EIGHT(text) text text text text text text text text
+#define SAY         "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
 static const struct refusal refusals[] = {
     {"no body", TEXT, "", 400, NULL, "body"},
     {"not JSON", TEXT, "{\"prompt\":", 400, NULL, "body"},
@@ -53,6 +54,9 @@ static const struct refusal refusals[] = {
      "true or false"},
     {"options of no stream", TEXT, "{\"prompt\":\"a\",\"stream_options\":{}}", 400,
      "stream_options", "stream"},
+    {"too many breakers", TEXT,
+     "{\"prompt\":\"a\",\"dry_sequence_breakers\":[" EIGHT(EIGHT("\"a\",")) "\"a\"]}", 400,
+     "dry_sequence_breakers", "has 65 strings, at most 64"},
     {"an empty stop", TEXT, "{\"prompt\":\"a\",\"stop\":\"\"}", 400, "stop", "0 bytes"},
     {"a bias of no token", TEXT, "{\"prompt\":\"a\",\"logit_bias\":{\"-1\":1}}", 400, "logit_bias",
      "entry 0 of 'logit_bias' is no token id"},

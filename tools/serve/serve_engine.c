@@ -52,7 +52,7 @@ void serve_exchange_unref(struct serve_exchange *ex)
 }
 
 #define NO_MEMORY                                                                                  \
-    "{\"error\":{\"message\":\"out of memory for the answer\",\"type\":\"server_error\","              \
+    "{\"error\":{\"message\":\"out of memory for the answer\",\"type\":\"server_error\","          \
     "\"param\":null,\"code\":null}}"
 const char serve_no_memory[] = NO_MEMORY;
 const char serve_no_memory_event[] = "data: " NO_MEMORY "\n\n";

@@ -325,6 +325,10 @@ static bool read_breakers(const struct reader *rd)
     struct dgl_sampling *s = &rd->r->sampling;
     if (!list)
         return true;
+    if (dgl_json_count(list) > DGL_DRY_BREAKERS_MAX)
+        return refuse(rd, "dry_sequence_breakers",
+                      "'dry_sequence_breakers' has %zu strings, at most %d", dgl_json_count(list),
+                      DGL_DRY_BREAKERS_MAX);
     const char **texts =
         dgl_arena_alloc(&rd->r->arena, (dgl_json_count(list) + 1) * sizeof(*texts));
     if (!texts)

@@ -129,9 +129,11 @@ soak: deps ## 200 requests in flight for SOAK_SECONDS (600), over HTTP and in th
 
 # Not a part of .ci/run, because it takes ten minutes beside the build.
 .PHONY: tsan
-tsan: deps ## the server under ThreadSanitizer with the clients of soak for TSAN_SECONDS (600)
+tsan: deps ## the batch and the server under ThreadSanitizer, the server with the clients of soak for TSAN_SECONDS (600)
 	@+$(SUBMAKE) BUILD=$(BUILD)/tsan OPT='-O1 -g -fno-omit-frame-pointer' SAN='-fsanitize=thread' \
-	    $(BUILD)/tsan/dopplergl $(BUILD)/tsan/soak
+	    $(BUILD)/tsan/dopplergl $(BUILD)/tsan/soak $(BUILD)/tsan/tests/test_batch
+	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:$$TSAN_OPTIONS" \
+	    TEST_LABEL=tsan sh tests/run.sh $(BUILD)/tsan $(BUILD)/tsan/tests/test_batch
 	@SOAK_CASES='soak_serve' SOAK_SECONDS=$$(($${TSAN_SECONDS:-600} * 10 / 3)) DOPPLERGL_TEST_BUILD=$(BUILD)/tsan \
 	    TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:$$TSAN_OPTIONS" \
 	    TEST_LABEL=tsan TEST_TIMEOUT=$$(($${TSAN_SECONDS:-600} + 1800)) sh tests/run.sh $(BUILD)/tsan $(BUILD)/tsan/soak

@@ -1402,6 +1402,8 @@ struct dgl_logit_bias {
 };
 /* Most entries of dgl_sampling.logit_bias. */
 #define DGL_LOGIT_BIAS_MAX 1024
+/* Most texts of dgl_sampling.dry_breakers. Each is searched in every token of the vocabulary. */
+#define DGL_DRY_BREAKERS_MAX 64
 /* Value of dgl_sampling.top_p, typical_p and xtc_threshold that acts as a probability of 0. There,
  * 0 itself selects the default. With this top_p, only the best token is kept: the choice is
  * greedy. */
@@ -1441,10 +1443,10 @@ struct dgl_sampling {
     float dry_base;             /* 1 to 100; 0 = 1.75 */
     int32_t dry_allowed_length; /* tokens; 0 = 2 */
     int32_t dry_penalty_last_n; /* window of DRY, tokens; 0 = off, -1 = the whole context */
-    /* [num_dry_breakers], texts of 1 to 40 bytes that end a repetition. NULL = newline, colon,
-     * quotation mark and asterisk, if the model has a tokenizer. If they differ from those of the
-     * session's last call, the text of every token is searched for them, which costs milliseconds.
-     */
+    /* [num_dry_breakers], at most DGL_DRY_BREAKERS_MAX texts of 1 to 40 bytes that end a
+     * repetition. NULL = newline, colon, quotation mark and asterisk, if the model has a tokenizer.
+     * If they differ from those of the session's last call, the text of every token is searched for
+     * them, which costs milliseconds. */
     const char *const *dry_breakers;
     size_t num_dry_breakers;
     /* [num_logit_bias]; entries with the same id are added */

@@ -51,16 +51,23 @@ TEST_LDFLAGS_test_cli_memory = -Wl,--wrap=dgl_host_memory
 TEST_LDFLAGS_test_cli_stuck = -Wl,--wrap=gl_watch_begin,--wrap=options_parse,--wrap=dgl_now_ns
 TEST_LDFLAGS_test_cli_alloc = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup \
     -Wl,--wrap=dgl_host_memory
+TEST_LDFLAGS_test_cli_serve_alloc = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup
 TEST_LDLIBS_test_cli_alloc = $(TOOL_LIBS)
+TEST_LDFLAGS_test_cli_serve_clock = -Wl,--wrap=clock_gettime,--wrap=time
+TEST_LDLIBS_test_cli_serve_alloc = $(TOOL_LIBS)
+TEST_LDLIBS_test_cli_serve_clock = $(TOOL_LIBS)
 TEST_LDLIBS_test_cli_stuck = $(TOOL_LIBS)
 TEST_LDLIBS_test_cli_lost = $(TOOL_LIBS)
 TEST_LDLIBS_test_cli_memory = $(TOOL_LIBS)
 TEST_LDLIBS_test_cli_serve_fakes = $(TOOL_LIBS)
 $(BUILD)/tests/test_cli_lost $(BUILD)/tests/test_cli_memory $(BUILD)/tests/test_cli_serve_fakes \
-    $(BUILD)/tests/test_cli_stuck $(BUILD)/tests/test_cli_alloc: $(TOOL_ALL)
+    $(BUILD)/tests/test_cli_stuck $(BUILD)/tests/test_cli_alloc $(BUILD)/tests/test_cli_serve_alloc $(BUILD)/tests/test_cli_serve_clock: $(TOOL_ALL)
 TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create -Wl,--wrap=gl_progcache_init
 TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--wrap=programs_compile \
     -Wl,--wrap=programs_get
+TEST_LDFLAGS_test_serve_request := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
 # The server's reader of requests is a part of the command.
-$(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve/serve_request.o $(BUILD)/obj/tools/serve/serve_fields.o $(BUILD)/obj/tools/cli/turn.o
+$(BUILD)/tests/test_serve_request $(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve/serve_request.o $(BUILD)/obj/tools/serve/serve_fields.o $(BUILD)/obj/tools/cli/turn.o
+# The watcher's reader of folders is one too. The target has a console of its own.
+$(BUILD)/tests/fuzz_watch $(BUILD)/fuzz/fuzz_watch: $(BUILD)/obj/tools/watch/watch_files.o
 TEST_LDFLAGS_test_grammar_alloc := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup

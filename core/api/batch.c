@@ -28,11 +28,11 @@ enum dgl_status dgl_batch_create(struct dgl_model *model, const struct dgl_batch
 
 void dgl_batch_destroy(struct dgl_batch **batch)
 {
-    struct dgl_batch *b = *batch;
+    struct dgl_batch *b = batch ? *batch : NULL;
     struct gl_saved saved = {0};
-    *batch = NULL;
     if (!b)
         return;
+    *batch = NULL;
     struct dgl_device *dev = b->model->shard->dev;
     bool entered = gl_enter_to_destroy(dev->gl, &saved);
     batch_destroy(b);
@@ -111,7 +111,7 @@ void dgl_batch_wake(struct dgl_batch *batch)
 enum dgl_status dgl_batch_get_info(const struct dgl_batch *batch, struct dgl_batch_info *out)
 {
     struct dgl_batch_info info;
-    if (!batch || !DGL_OPEN(batch->model->log, dgl_batch_info, out, &info))
+    if (!DGL_OPEN(batch ? batch->model->log : NULL, dgl_batch_info, out, &info) || !batch)
         return DGL_ERR_INVALID_ARG;
     batch_get_info((struct dgl_batch *)batch, &info);
     DGL_CLOSE(out, &info);

@@ -40,8 +40,9 @@ enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl
 
 void dgl_chat_destroy(struct dgl_chat **chat)
 {
-    if (*chat)
-        chat_messages_finish(&(*chat)->messages);
+    if (!chat || !*chat)
+        return;
+    chat_messages_finish(&(*chat)->messages);
     free(*chat);
     *chat = NULL;
 }
@@ -72,7 +73,8 @@ size_t dgl_chat_num_messages(const struct dgl_chat *chat)
 enum dgl_status dgl_chat_message(const struct dgl_chat *chat, size_t index, struct dgl_message *out)
 {
     struct dgl_message message;
-    if (!chat || !DGL_OPEN(chat->log, dgl_message, out, &message) || index >= chat->messages.count)
+    if (!DGL_OPEN(chat ? chat->log : NULL, dgl_message, out, &message) || !chat ||
+        index >= chat->messages.count)
         return DGL_ERR_INVALID_ARG;
     const struct chat_message *m = &chat->messages.items[index];
     message = (struct dgl_message){.role = m->role,
@@ -143,8 +145,8 @@ enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate
     struct dgl_generate_result result;
     struct gl_saved saved = {0};
     int32_t *ids = NULL;
-    if (!chat || !DGL_TAKE(chat->log, dgl_generate_params, params, &p) ||
-        !DGL_OPEN(chat->log, dgl_generate_result, out, &result))
+    if (!DGL_OPEN(chat ? chat->log : NULL, dgl_generate_result, out, &result) || !chat ||
+        !DGL_TAKE(chat->log, dgl_generate_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     enum dgl_status status = model_check_head(chat->session->model);
     if (status == DGL_OK)
@@ -164,7 +166,7 @@ done:
 
 enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *len)
 {
-    if (!chat || !json || !len)
+    if (!dgl_array_open(json, len) || !chat)
         return DGL_ERR_INVALID_ARG;
     struct dgl_buf out = {0};
     enum dgl_status status = chat_save(chat, &out);

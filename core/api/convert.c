@@ -8,8 +8,8 @@ enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_
 {
     struct dgl_convert_params p;
     struct dgl_convert_result result;
-    if (!DGL_TAKE(log, dgl_convert_params, params, &p) ||
-        !DGL_OPEN(log, dgl_convert_result, out, &result))
+    if (!DGL_OPEN(log, dgl_convert_result, out, &result) ||
+        !DGL_TAKE(log, dgl_convert_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     enum dgl_status status = convert_model(log, &p, &result);
     DGL_CLOSE(out, &result);

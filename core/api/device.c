@@ -131,10 +131,10 @@ int dgl_compiler_main(int argc, char **argv)
 
 void dgl_device_destroy(struct dgl_device **dev)
 {
-    struct dgl_device *d = *dev;
-    *dev = NULL;
+    struct dgl_device *d = dev ? *dev : NULL;
     if (!d)
         return;
+    *dev = NULL;
     if (d->gl) {
         struct gl_saved saved = {0};
         bool entered = gl_enter_to_destroy(d->gl, &saved);
@@ -155,6 +155,8 @@ const struct dgl_limits_profile *dgl_limits_profile_at(size_t i)
 
 enum dgl_status dgl_device_error(const struct dgl_device *dev, struct dgl_error *out)
 {
+    if (out)
+        *out = (struct dgl_error){""};
     if (!dev || !out)
         return DGL_ERR_INVALID_ARG;
     device_last_error((struct dgl_device *)dev, out);
@@ -178,7 +180,7 @@ const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev)
 enum dgl_status dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out)
 {
     struct dgl_device_facts f;
-    if (!dev || !DGL_OPEN(dev->log, dgl_device_facts, out, &f))
+    if (!DGL_OPEN(dev ? dev->log : NULL, dgl_device_facts, out, &f) || !dev)
         return DGL_ERR_INVALID_ARG;
     const struct gl_caps *caps = gl_device_caps(dev->gl);
     struct gl_memory_now now;
@@ -242,6 +244,8 @@ void dgl_device_set_trace(struct dgl_device *dev,
 
 enum dgl_status dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out)
 {
+    if (out)
+        *out = (struct dgl_counters){0};
     if (!dev || !out)
         return DGL_ERR_INVALID_ARG;
     *out = device_counters(dev);

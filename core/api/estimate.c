@@ -12,10 +12,11 @@ enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
 {
     struct dgl_estimate_params all;
     struct dgl_memory memory;
+    if (!DGL_OPEN(log, dgl_memory, out, &memory))
+        return DGL_ERR_INVALID_ARG;
     if (!file)
         return dgl_fail_null(log, __func__);
-    if (!DGL_TAKE(log, dgl_estimate_params, params, &all) ||
-        !DGL_OPEN(log, dgl_memory, out, &memory))
+    if (!DGL_TAKE(log, dgl_estimate_params, params, &all))
         return DGL_ERR_INVALID_ARG;
     const struct dgl_estimate_params *const p = &all;
     const struct model_desc *desc = &file->desc;

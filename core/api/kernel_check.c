@@ -449,7 +449,7 @@ enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl
     const struct kernel *from = NULL;
     struct dgl_buf out = {0};
     enum dgl_status status = DGL_OK;
-    if (!kernels || !name || !op || !text || !len)
+    if (!dgl_array_open(text, len) || !kernels || !name || !op)
         return dgl_fail_null(log, __func__);
     if (device) {
         status = judging_begin(&j, kernels, KERNEL_JUDGE_QUICK);

@@ -79,10 +79,10 @@ enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *h
 
 void dgl_kernels_destroy(struct dgl_kernels **kernels)
 {
-    struct dgl_kernels *k = *kernels;
-    *kernels = NULL;
+    struct dgl_kernels *k = kernels ? *kernels : NULL;
     if (!k)
         return;
+    *kernels = NULL;
     kernel_set_destroy(&k->set);
     free(k);
 }

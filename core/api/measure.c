@@ -7,7 +7,7 @@ enum dgl_status dgl_device_measure(struct dgl_device *dev, struct dgl_device_spe
     struct kernel_set *set = NULL;
     struct gl_saved saved = {0};
     struct dgl_device_speed speed;
-    if (!dev || !DGL_OPEN(dev->log, dgl_device_speed, out, &speed))
+    if (!DGL_OPEN(dev ? dev->log : NULL, dgl_device_speed, out, &speed) || !dev)
         return DGL_ERR_INVALID_ARG;
     enum dgl_status status = kernel_set_create(dev->log, NULL, &set);
     if (status != DGL_OK)

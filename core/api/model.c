@@ -41,10 +41,10 @@ done:
 
 void dgl_model_destroy(struct dgl_model **model)
 {
-    struct dgl_model *m = *model;
-    *model = NULL;
+    struct dgl_model *m = model ? *model : NULL;
     if (!m)
         return;
+    *model = NULL;
     struct dgl_device *dev = m->shard->dev;
     struct gl_saved saved = {0};
     /* A lost device cannot be entered; its objects are gone and destroying them is harmless. */
@@ -113,10 +113,11 @@ enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_
 enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
                                           const struct dgl_kernels *kernels, bool *ready)
 {
+    if (ready)
+        *ready = false;
     if (!model || !ready)
         return DGL_ERR_INVALID_ARG;
     struct gl_saved saved = {0};
-    *ready = false;
     enum dgl_status status = model_enter(model, &saved);
     if (status == DGL_OK) {
         status = model_set_kernels(model, kernels, ready);
@@ -136,7 +137,7 @@ enum dgl_status dgl_model_rebuild(struct dgl_model *model, const struct dgl_rebu
 enum dgl_status dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out)
 {
     struct dgl_executor_info info;
-    if (!model || !DGL_OPEN(model->log, dgl_executor_info, out, &info))
+    if (!DGL_OPEN(model ? model->log : NULL, dgl_executor_info, out, &info) || !model)
         return DGL_ERR_INVALID_ARG;
     engine_executor(model->shard->engine, &info);
     DGL_CLOSE(out, &info);
@@ -230,7 +231,7 @@ void dgl_plan_tunables(const struct dgl_plan_use *use,
 enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_plan_use *use,
                                 char **text, size_t *len)
 {
-    if (!model || !use || !text || !len)
+    if (!dgl_array_open(text, len) || !model || !use)
         return DGL_ERR_INVALID_ARG;
     const struct dgl_log *log = model->log;
     struct dgl_buf out = {0};

@@ -84,7 +84,8 @@ enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_
 
 void dgl_model_file_destroy(struct dgl_model_file **file)
 {
-    model_file_close(file);
+    if (file)
+        model_file_close(file);
 }
 
 const struct dgl_model_info *dgl_model_file_info(const struct dgl_model_file *file)
@@ -189,8 +190,8 @@ enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_pa
 {
     struct dgl_verify_params p;
     struct dgl_verify_result result;
-    if (!DGL_TAKE(log, dgl_verify_params, params, &p) ||
-        !DGL_OPEN(log, dgl_verify_result, out, &result))
+    if (!DGL_OPEN(log, dgl_verify_result, out, &result) ||
+        !DGL_TAKE(log, dgl_verify_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     char *path = NULL, *name = NULL;
     struct dgl_model_file *file = NULL;

@@ -25,7 +25,8 @@ enum dgl_status dgl_reply_create(const struct dgl_log *log, const struct dgl_rep
 
 void dgl_reply_destroy(struct dgl_reply **reply)
 {
-    reply_destroy(reply);
+    if (reply)
+        reply_destroy(reply);
 }
 
 enum dgl_status dgl_reply_push(struct dgl_reply *reply, const char *text, size_t len)

@@ -9,6 +9,11 @@
 #include "core/seq/generate.h"
 #include "core/seq/score.h"
 
+static const struct dgl_log *log_of(const struct dgl_session *session)
+{
+    return session ? session->model->log : NULL;
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 enum dgl_status dgl_session_estimate(const struct dgl_model *model,
@@ -18,8 +23,8 @@ enum dgl_status dgl_session_estimate(const struct dgl_model *model,
     struct dgl_session_params p;
     struct dgl_memory memory;
     const struct dgl_log *log = model ? model->log : NULL;
-    if (!model || !DGL_TAKE(log, dgl_session_params, params, &p) ||
-        !DGL_OPEN(log, dgl_memory, out, &memory))
+    if (!DGL_OPEN(log, dgl_memory, out, &memory) || !model ||
+        !DGL_TAKE(log, dgl_session_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     int32_t context = p.context ? p.context : model->info.context;
     int32_t ubatch = p.chunk ? p.chunk : plan_default_rows(&model->shard->engine->plan);
@@ -78,10 +83,10 @@ enum dgl_status dgl_session_clone(struct dgl_session *session,
 
 void dgl_session_destroy(struct dgl_session **session)
 {
-    struct dgl_session *s = *session;
-    *session = NULL;
+    struct dgl_session *s = session ? *session : NULL;
     if (!s)
         return;
+    *session = NULL;
     struct dgl_device *dev = session_dev(s);
     struct gl_saved saved = {0};
     /* A lost device cannot be entered; its objects are gone and destroying them is harmless. */
@@ -113,7 +118,7 @@ int32_t dgl_session_len(const struct dgl_session *session)
 enum dgl_status dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out)
 {
     struct dgl_pass_info info;
-    if (!session || !DGL_OPEN(session->model->log, dgl_pass_info, out, &info))
+    if (!DGL_OPEN(log_of(session), dgl_pass_info, out, &info) || !session)
         return DGL_ERR_INVALID_ARG;
     const struct dgl_model *m = session->model;
     const struct pace *pace = &m->shard->pace;
@@ -195,6 +200,8 @@ enum dgl_status dgl_session_load(struct dgl_session *session,
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,
                                  size_t *reused)
 {
+    if (reused)
+        *reused = 0;
     if (!session || (!ids && count))
         return DGL_ERR_INVALID_ARG;
     struct gl_saved saved = {0};
@@ -212,10 +219,8 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows)
 {
-    if (!logits || !rows)
+    if (!dgl_array_open(logits, rows))
         return DGL_ERR_INVALID_ARG;
-    *logits = NULL;
-    *rows = 0;
     struct dgl_logits_params p;
     enum dgl_status status;
     if (!session || !DGL_TAKE(session->model->log, dgl_logits_params, params, &p))
@@ -241,10 +246,8 @@ enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_e
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
                           float **embeddings, size_t *rows)
 {
-    if (!embeddings || !rows)
+    if (!dgl_array_open(embeddings, rows))
         return DGL_ERR_INVALID_ARG;
-    *embeddings = NULL;
-    *rows = 0;
     struct dgl_embed_params p;
     enum dgl_status status;
     if (!session || !DGL_TAKE(session->model->log, dgl_embed_params, params, &p))
@@ -260,8 +263,8 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
     struct dgl_perplexity_params p;
     struct dgl_perplexity_result result;
     enum dgl_status status;
-    if (!session || !DGL_TAKE(session->model->log, dgl_perplexity_params, params, &p) ||
-        !DGL_OPEN(session->model->log, dgl_perplexity_result, out, &result))
+    if (!DGL_OPEN(log_of(session), dgl_perplexity_result, out, &result) || !session ||
+        !DGL_TAKE(session->model->log, dgl_perplexity_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     NEED_HEAD(session);
     DO_CALL(session, "perplexity", session_perplexity(session, &p, &result));
@@ -299,8 +302,8 @@ enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_gener
     struct dgl_generate_params p;
     struct dgl_generate_result result;
     enum dgl_status status;
-    if (!session || !DGL_TAKE(session->model->log, dgl_generate_params, params, &p) ||
-        !DGL_OPEN(session->model->log, dgl_generate_result, out, &result))
+    if (!DGL_OPEN(log_of(session), dgl_generate_result, out, &result) || !session ||
+        !DGL_TAKE(session->model->log, dgl_generate_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     NEED_HEAD(session);
     DO_CALL(session, NULL, session_generate(session, &p, &result));
@@ -314,8 +317,8 @@ enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_pa
     struct dgl_bench_params p;
     struct dgl_bench_result result;
     enum dgl_status status;
-    if (!session || !DGL_TAKE(session->model->log, dgl_bench_params, params, &p) ||
-        !DGL_OPEN(session->model->log, dgl_bench_result, out, &result))
+    if (!DGL_OPEN(log_of(session), dgl_bench_result, out, &result) || !session ||
+        !DGL_TAKE(session->model->log, dgl_bench_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     DO_CALL(session, "bench", session_bench(session, &p, &result));
     if (status != DGL_OK)

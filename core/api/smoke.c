@@ -9,8 +9,8 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_s
     struct dgl_smoke_params p;
     struct dgl_smoke_result result;
     struct gl_saved saved = {0};
-    if (!session || !DGL_TAKE(session->model->log, dgl_smoke_params, params, &p) ||
-        !DGL_OPEN(session->model->log, dgl_smoke_result, out, &result))
+    if (!DGL_OPEN(session ? session->model->log : NULL, dgl_smoke_result, out, &result) ||
+        !session || !DGL_TAKE(session->model->log, dgl_smoke_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     result.prompt = "";
     enum dgl_status status = session_enter(session, &saved);

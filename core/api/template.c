@@ -40,10 +40,8 @@ enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template 
 {
     struct dgl_buf out = {0};
     struct dgl_render_params p;
-    if (!tmpl || !text || !len)
+    if (!dgl_array_open(text, len) || !tmpl)
         return dgl_fail_null(log, __func__);
-    *text = NULL;
-    *len = 0;
     if (!DGL_TAKE(log, dgl_render_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     enum dgl_status status = chat_template_render(log, tmpl, &p, &out, NULL);
@@ -57,11 +55,7 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
     struct dgl_buf text = {0}, taint = {0};
     struct token_ids out = {0};
     struct dgl_render_params p;
-    if (!ids || !count)
-        return dgl_fail_null(log, __func__);
-    *ids = NULL;
-    *count = 0;
-    if (!tmpl || !tok)
+    if (!dgl_array_open(ids, count) || !tmpl || !tok)
         return dgl_fail_null(log, __func__);
     if (!DGL_TAKE(log, dgl_render_params, params, &p))
         return DGL_ERR_INVALID_ARG;

@@ -110,11 +110,7 @@ enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer
     struct encode_flags flags = {0};
     struct token_ids out = {0};
     struct dgl_encode_params p;
-    if (!ids || !count)
-        return dgl_fail_null(log, __func__);
-    *ids = NULL;
-    *count = 0;
-    if (!tok || (!text && len))
+    if (!dgl_array_open(ids, count) || !tok || (!text && len))
         return dgl_fail_null(log, __func__);
     if (!DGL_TAKE(log, dgl_encode_params, params, &p))
         return DGL_ERR_INVALID_ARG;
@@ -140,7 +136,7 @@ enum dgl_status dgl_decode(const struct dgl_log *log, const struct dgl_tokenizer
                            const int32_t *ids, size_t count, bool skip_special, char **text,
                            size_t *len)
 {
-    if (!tok || (!ids && count) || !text || !len)
+    if (!dgl_array_open(text, len) || !tok || (!ids && count))
         return dgl_fail_null(log, __func__);
     struct dgl_buf out = {0};
     enum dgl_status status = tokenizer_decode(log, tok, ids, count, skip_special, &out);
@@ -151,7 +147,7 @@ enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_to
                                   const int32_t *ids, size_t count, size_t *ends, char **text,
                                   size_t *len)
 {
-    if (!tok || (!ids && count) || (!ends && count) || !text || !len)
+    if (!dgl_array_open(text, len) || !tok || (!ids && count) || (!ends && count))
         return dgl_fail_null(log, __func__);
     struct dgl_buf out = {0};
     struct detokenizer *d = NULL;
@@ -172,7 +168,7 @@ enum dgl_status dgl_token_bytes(const struct dgl_log *log, const struct dgl_toke
                                 int32_t id, char **bytes, size_t *len)
 {
     struct dgl_buf out = {0};
-    if (!tok || !bytes || !len)
+    if (!dgl_array_open(bytes, len) || !tok)
         return dgl_fail_null(log, __func__);
     enum dgl_status status = tokenizer_token_bytes(log, tok, id, &out);
     return dgl_return_text(log, status, "bytes of a token", &out, bytes, len);

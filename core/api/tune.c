@@ -12,8 +12,8 @@ enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_para
     struct dgl_tune_params p;
     struct dgl_tune_result result;
     struct gl_saved saved = {0};
-    if (!session || !DGL_TAKE(session->model->log, dgl_tune_params, params, &p) ||
-        !DGL_OPEN(session->model->log, dgl_tune_result, out, &result))
+    if (!DGL_OPEN(session ? session->model->log : NULL, dgl_tune_result, out, &result) ||
+        !session || !DGL_TAKE(session->model->log, dgl_tune_params, params, &p))
         return DGL_ERR_INVALID_ARG;
     enum dgl_status status = session_enter(session, &saved);
     if (status == DGL_OK)

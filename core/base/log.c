@@ -8,11 +8,16 @@
 /* Longer lines are cut: a message may contain a whole file. */
 #define LINE_BYTES 8000
 
+enum dgl_log_level dgl_log_level(const struct dgl_log *log)
+{
+    return __atomic_load_n(&log->level, __ATOMIC_RELAXED);
+}
+
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level)
 {
     if (log && log->error && level == DGL_LOG_ERROR)
         return true;
-    return log && log->write && level != DGL_LOG_NONE && level <= log->level;
+    return log && log->write && level != DGL_LOG_NONE && level <= dgl_log_level(log);
 }
 
 void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, va_list args)
@@ -67,18 +72,24 @@ void dgl_named_log_init(struct dgl_named_log *named, const struct dgl_log *to, c
     *named = (struct dgl_named_log){.to = to, .name = name};
     if (!to)
         return;
-    named->log = (struct dgl_log){.priv = named, .level = to->level, .cancelled = named_cancelled};
+    named->log =
+        (struct dgl_log){.priv = named, .level = dgl_log_level(to), .cancelled = named_cancelled};
     if (to->write || to->error)
         named->log.write = write_named;
-    if (to->error && to->level == DGL_LOG_NONE)
+    if (to->error && named->log.level == DGL_LOG_NONE)
         named->log.level = DGL_LOG_ERROR; /* `error` of `to` has no level of its own */
 }
 
 struct dgl_log dgl_log_with_error(const struct dgl_log *log, struct dgl_error *error)
 {
-    struct dgl_log with = log ? *log : (struct dgl_log){0};
+    struct dgl_log with = {.error = error};
     error->text[0] = '\0';
-    with.error = error;
+    if (log) {
+        with.write = log->write;
+        with.priv = log->priv;
+        with.level = dgl_log_level(log);
+        with.cancelled = log->cancelled;
+    }
     return with;
 }
 

@@ -7,6 +7,8 @@
 
 #include "core/base/status.h"
 
+/* Returns the level of a log. Another thread may change it meanwhile. */
+enum dgl_log_level dgl_log_level(const struct dgl_log *log);
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level);
 /* Control characters are escaped as by dgl_buf_visible(), and very long lines are cut, so a message
  * is always one line. Pass text of files through DGL_PRINTABLE(), which shortens only that text. */

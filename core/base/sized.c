@@ -77,3 +77,12 @@ void dgl_sized_close(void *out, const void *copy, size_t size)
     memcpy((char *)out + sizeof(size_t), (const char *)copy + sizeof(size_t),
            given - sizeof(size_t));
 }
+
+bool dgl_array_open(void *place, size_t *count)
+{
+    if (place)
+        memset(place, 0, sizeof(void *));
+    if (count)
+        *count = 0;
+    return place && count;
+}

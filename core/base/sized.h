@@ -28,6 +28,10 @@ void dgl_sized_clear(void *out, size_t size);
 /* Copies the part of the result that the caller's struct has room for. */
 void dgl_sized_close(void *out, const void *copy, size_t size);
 
+/* Sets the place of an array or text to NULL and its count to 0. `place` is a pointer to a pointer.
+ * Returns false if one of them is NULL; the other one is still set. */
+bool dgl_array_open(void *place, size_t *count);
+
 #define DGL_TAKE(log, type, from, to)                                                              \
     dgl_sized_take(log, #type, (const struct type *){from}, (struct type *){to},                   \
                    sizeof(struct type))

@@ -27,11 +27,13 @@ static bool is_cancelled(void *priv)
     return log->cancelled && log->cancelled(log->priv);
 }
 
-/* The caller may change the level of its log at any time. */
+/* The caller may change the level of its log at any time. Other threads may log meanwhile. */
 static void follow_level(struct dgl_device *dev)
 {
     const struct dgl_log *log = dev->caller_log;
-    dev->own_log.level = log && log->level > DGL_LOG_ERROR ? log->level : DGL_LOG_ERROR;
+    const enum dgl_log_level level = log ? dgl_log_level(log) : DGL_LOG_ERROR;
+    __atomic_store_n(&dev->own_log.level, level > DGL_LOG_ERROR ? level : DGL_LOG_ERROR,
+                     __ATOMIC_RELAXED);
 }
 
 void device_log_init(struct dgl_device *dev, const struct dgl_log *caller)

@@ -120,8 +120,13 @@ static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log
         TRY(detokenizer_push(detok, id, &text));
         TRY(detokenizer_flush(detok, &text));
         TRY(text.failed ? dgl_fail_memory(log, "text of a token", text.len) : DGL_OK);
+        uint64_t bytes[4] = {0}; /* set of the bytes of the text */
+        for (size_t i = 0; i < text.len; i++)
+            bytes[(uint8_t)text.p[i] / 64] |= 1ull << (uint8_t)text.p[i] % 64;
         for (size_t i = 0; i < list.count && text.len; i++) {
             const char *breaker = list.texts[i];
+            if (!(bytes[(uint8_t)breaker[0] / 64] >> (uint8_t)breaker[0] % 64 & 1))
+                continue;
             const size_t len = strlen(breaker), most = text.len < len ? text.len : len - 1;
             if (memmem(text.p, text.len, breaker, len)) {
                 mark(a->words, id, 1);

@@ -43,6 +43,8 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
         {"dry_base", sampling->dry_base, sampling->dry_base > 0 ? 1 : 0, 100},
         {"dry_allowed_length", sampling->dry_allowed_length, 0, INT32_MAX},
         {"dry_penalty_last_n", sampling->dry_penalty_last_n, -1, INT32_MAX},
+        {"num_dry_breakers", sampling->dry_breakers ? (double)sampling->num_dry_breakers : 0, 0,
+         DGL_DRY_BREAKERS_MAX},
         {"num_logit_bias", (double)sampling->num_logit_bias, 0, DGL_LOGIT_BIAS_MAX},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

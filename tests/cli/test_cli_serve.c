@@ -23,7 +23,8 @@ struct refusal {
     const char *param; /* NULL = null */
     const char *part;  /* of the message */
 };
-#define SAY "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
+#define EIGHT(text) text text text text text text text text
+#define SAY         "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
 static const struct refusal refusals[] = {
     {"no body", TEXT, "", 400, NULL, "body"},
     {"not JSON", TEXT, "{\"prompt\":", 400, NULL, "body"},
@@ -53,9 +54,30 @@ static const struct refusal refusals[] = {
      "true or false"},
     {"options of no stream", TEXT, "{\"prompt\":\"a\",\"stream_options\":{}}", 400,
      "stream_options", "stream"},
+    {"too many breakers", TEXT,
+     "{\"prompt\":\"a\",\"dry_sequence_breakers\":[" EIGHT(EIGHT("\"a\",")) "\"a\"]}", 400,
+     "dry_sequence_breakers", "has 65 strings, at most 64"},
     {"an empty stop", TEXT, "{\"prompt\":\"a\",\"stop\":\"\"}", 400, "stop", "0 bytes"},
-    {"a bias of no token", TEXT, "{\"prompt\":\"a\",\"logit_bias\":{\"x\":1}}", 400, "logit_bias",
-     "no token id"},
+    {"a bias of no token", TEXT, "{\"prompt\":\"a\",\"logit_bias\":{\"-1\":1}}", 400, "logit_bias",
+     "entry 0 of 'logit_bias' is no token id"},
+    {"a bias of no token in a pair", TEXT, "{\"prompt\":\"a\",\"logit_bias\":[[1,1],[1.5,1]]}", 400,
+     "logit_bias", "entry 1 of 'logit_bias' is no token id"},
+    {"a bias of a token in a pair that is not there", TEXT,
+     "{\"prompt\":\"a\",\"max_tokens\":1,\"logit_bias\":[[4096,1]]}", 400, "logit_bias", "4096"},
+    {"a bias of nothing", TEXT, "{\"prompt\":\"a\",\"logit_bias\":{\"\":1}}", 400, "logit_bias",
+     "is empty"},
+    {"a bias of a list", TEXT, "{\"prompt\":\"a\",\"logit_bias\":[[[1],1]]}", 400, "logit_bias",
+     "wanted a token id or a text"},
+    {"biases that are no pairs", TEXT, "{\"prompt\":\"a\",\"logit_bias\":[5,1]}", 400, "logit_bias",
+     "no pair"},
+    {"a bias of three parts", TEXT, "{\"prompt\":\"a\",\"logit_bias\":[[5,1,1]]}", 400,
+     "logit_bias", "no pair"},
+    {"biases that are text", TEXT, "{\"prompt\":\"a\",\"logit_bias\":\"5\"}", 400, "logit_bias",
+     "wanted an object"},
+    {"a bias that is true", TEXT, "{\"prompt\":\"a\",\"logit_bias\":{\"5\":true}}", 400,
+     "logit_bias", "token 5 is neither"},
+    {"a bias of a text that is a text", TEXT, "{\"prompt\":\"a\",\"logit_bias\":[[\"dog\",\"1\"]]}",
+     400, "logit_bias", "of dog is neither"},
     {"a bias of a token that is not there", TEXT,
      "{\"prompt\":\"a\",\"max_tokens\":1,\"logit_bias\":{\"4096\":1}}", 400, "logit_bias",
      "0 to 4095"},

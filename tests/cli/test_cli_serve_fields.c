@@ -19,9 +19,10 @@ struct answer {
     const char *text, *finish; /* of the answer; NULL = any */
     const char *part;          /* of the whole body; may be NULL */
 };
-#define LINE "{\"prompt\":\"x\\n\",\"temperature\":0,"
-#define ONCE "{\"prompt\":\"Once upon a time, there was a\",\"max_tokens\":8,"
-#define DRY  "\"max_tokens\":9,\"dry_multiplier\":20,\"dry_allowed_length\":1"
+#define LINE   "{\"prompt\":\"x\\n\",\"temperature\":0,"
+#define ONCE   "{\"prompt\":\"Once upon a time, there was a\",\"max_tokens\":8,"
+#define DRY    "\"max_tokens\":9,\"dry_multiplier\":20,\"dry_allowed_length\":1"
+#define UNKIND " noisy boy named Hugo. Hugo lived near"
 static const struct answer answers[] = {
     {"top_p 0 is the best token", NULL, TEXT, ONCE "\"temperature\":1.5,\"top_p\":0,\"seed\":1}",
      " kind boy named Oscar. Oscar lived near", "length", NULL},
@@ -31,6 +32,21 @@ static const struct answer answers[] = {
      "\nTell me a story", "length", NULL},
     {"empty prompts", NULL, TEXT, "{\"prompt\":[\"\",\"Once\"],\"max_tokens\":6,\"temperature\":0}",
      "\nTell me a story", "length", NULL},
+    {"a bias of an id", NULL, TEXT, ONCE "\"temperature\":0,\"logit_bias\":{\"811\":-100}}", UNKIND,
+     "length", NULL},
+    {"false as a bias", NULL, TEXT, ONCE "\"temperature\":0,\"logit_bias\":{\"811\":false}}",
+     UNKIND, "length", NULL},
+    {"a bias of a text", NULL, TEXT, ONCE "\"temperature\":0,\"logit_bias\":{\" kind\":false}}",
+     UNKIND, "length", NULL},
+    {"a pair of an id", NULL, TEXT, ONCE "\"temperature\":0,\"logit_bias\":[[811,-100]]}", UNKIND,
+     "length", NULL},
+    {"a pair of an id and false", NULL, TEXT,
+     ONCE "\"temperature\":0,\"logit_bias\":[[811,false],[5,1]]}", UNKIND, "length", NULL},
+    {"a pair of a text", NULL, TEXT, ONCE "\"temperature\":0,\"logit_bias\":[[\" kind\",false]]}",
+     UNKIND, "length", NULL},
+    {"a bias of a control token's text is that of its letters", NULL, TEXT,
+     ONCE "\"temperature\":0,\"logit_bias\":{\"<|end|>\":-1}}",
+     " kind boy named Oscar. Oscar lived near", "length", NULL},
     {"n_predict", NULL, TEXT, "{\"prompt\":\"\",\"n_predict\":6,\"temperature\":0}",
      "\nTell me a story", "length", NULL},
     {"a stop text that is a control token", "stop-text-of-control-token/model.gguf", TEXT,

@@ -196,19 +196,35 @@ static void memory_is_bounded(void **state)
         const char *name;
         size_t bytes;
         bool values;
-    } cases[] = {{"a body", 3 << 20, false}, {"a tree", 200000, true}};
+        size_t other; /* bytes of another body that is being sent */
+        int status;
+    } cases[] = {{"a body", 3 << 20, false, 0, 413},
+                 {"a text", 100000, false, 0, 413},
+                 {"a tree", 20000, true, 0, 413},
+                 {"a text beside another", 20000, false, 1 << 20, 503},
+                 {"a tree beside another", 5000, true, 1 << 20, 503}};
     struct server s;
     struct reply r;
     (void)state;
     server_start(&s, (const char *const[]){"--max-request-memory", "2M", "-c", "256", NULL});
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char *body = body_of(cases[i].bytes, cases[i].values);
+        char *body = body_of(cases[i].bytes, cases[i].values),
+             *other = body_of(cases[i].other, false), *whole = server_request(TEXT, "", other);
+        const int fd = server_connect(&s);
+        if (cases[i].other) {
+            assert_true(server_send(fd, whole, strlen(whole) - 1));
+            while (server_metric(&s, "request_memory_bytes") < (int64_t)cases[i].other)
+                usleep(1000);
+        }
         server_post(&s, TEXT, body, &r);
         print_message("%s\n", cases[i].name);
-        reply_assert_error(&r, 503, NULL, "may take 2 MiB");
-        assert_contains(r.head, "Retry-After: ");
+        reply_assert_error(&r, cases[i].status, NULL, "may take 2 MiB");
+        assert_int_equal(strstr(r.head, "Retry-After: ") != NULL, cases[i].status == 503);
         reply_finish(&r);
+        close(fd);
         free(body);
+        free(other);
+        free(whole);
         server_wait_for_metric(&s, "request_memory_bytes", 0);
     }
     server_post(&s, TEXT, "{\"prompt\":\"A dog\",\"max_tokens\":2}", &r);

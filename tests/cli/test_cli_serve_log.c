@@ -246,6 +246,45 @@ static void a_slow_reader_of_the_log_stops_nothing(void **state)
     process_finish(&r);
 }
 
+/* A log without room stops no answer. It is reported once. */
+static void a_full_disk_stops_nothing(void **state)
+{
+    struct server s;
+    struct reply r;
+    (void)state;
+    server_start(&s, (const char *const[]){"-c", "64", "--log-file", "/dev/full", NULL});
+    for (int i = 0; i < 3; i++) {
+        server_call(&s, "GET", "/health", "", NULL, &r);
+        assert_int_equal(r.status, 200);
+        reply_finish(&r);
+    }
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    assert_int_equal(test_occurrences(s.said.p, "its lines are lost: No space left on device"), 1);
+    server_finish(&s);
+}
+
+/* A reader of standard error that stands still stops no answer either, also if each request causes
+ * a line there. */
+static void a_slow_reader_of_messages_stops_nothing(void **state)
+{
+    enum { REQUESTS = 1500 };
+    struct server s;
+    struct reply r;
+    (void)state;
+    server_start(&s, (const char *const[]){"-c", "64", "--log-file", "/dev/null", NULL});
+    for (int i = 0; i < REQUESTS; i++) {
+        server_post(&s, "/v1/completions",
+                    "{\"prompt\":\"Once\",\"max_tokens\":0,\"a field that is in no list\":1}", &r);
+        assert_int_equal(r.status, 200);
+        reply_finish(&r);
+    }
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    const size_t notes = test_occurrences(s.said.p, "ignored fields");
+    if (notes < 100 || notes >= REQUESTS)
+        fail_msg("%zu lines, wanted 100 to %d", notes, REQUESTS);
+    server_finish(&s);
+}
+
 /* ---- metrics --------------------------------------------------------------------------------- */
 
 /* Waits until /metrics has `part`: a request is counted after its client has the answer. */
@@ -331,6 +370,8 @@ int main(void)
         cmocka_unit_test(lines_say_what_happened),
         cmocka_unit_test(the_log_is_apart),
         cmocka_unit_test(a_slow_reader_of_the_log_stops_nothing),
+        cmocka_unit_test(a_slow_reader_of_messages_stops_nothing),
+        cmocka_unit_test(a_full_disk_stops_nothing),
         cmocka_unit_test(metrics_tell_the_load),
     };
     int failures = cmocka_run_group_tests_name("serve: log", tests, NULL, NULL);

@@ -311,6 +311,129 @@ static void test_cancel(void **state)
     assert_string_equal(dgl_finish_str(finish_of()), "length");
 }
 
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* The calls below fail because their handles are NULL. Each must clear the places that the caller
+ * initialised with other values. */
+#define REFUSED(call)                                                                              \
+    if ((call) != DGL_ERR_INVALID_ARG)                                                             \
+    fail_msg("%s is not refused", #call)
+#define CLEARS_HANDLE(type, call)                                                                  \
+    do {                                                                                           \
+        type *out = (type *)(void *)prompt;                                                        \
+        REFUSED(call);                                                                             \
+        if (out)                                                                                   \
+            fail_msg("%s leaves %p", #call, (void *)out);                                          \
+    } while (0)
+#define CLEARS_ARRAY(type, call)                                                                   \
+    do {                                                                                           \
+        type *array = (type *)(void *)prompt;                                                      \
+        size_t count = 7;                                                                          \
+        REFUSED(call);                                                                             \
+        if (array || count)                                                                        \
+            fail_msg("%s leaves %p and %zu", #call, (void *)array, count);                         \
+    } while (0)
+#define CLEARS_NUMBER(type, call)                                                                  \
+    do {                                                                                           \
+        type number = 1;                                                                           \
+        REFUSED(call);                                                                             \
+        if (number)                                                                                \
+            fail_msg("%s leaves a value", #call);                                                  \
+    } while (0)
+/* `first` is the number of bytes that stay: those of the size, if the struct has one. */
+#define CLEARS_STRUCT(type, first, call)                                                           \
+    do {                                                                                           \
+        struct type result, *out = &result;                                                        \
+        const size_t size = sizeof(result);                                                        \
+        memset(out, 0x5a, size);                                                                   \
+        memcpy(out, &size, (first));                                                               \
+        REFUSED(call);                                                                             \
+        for (size_t i = (first); i < size; i++)                                                    \
+            if (((const char *)out)[i])                                                            \
+                fail_msg("%s leaves byte %zu of %zu", #call, i, size);                             \
+    } while (0)
+#define CLEARS_RESULT(type, call) CLEARS_STRUCT(type, sizeof(size_t), call)
+
+static void refused_calls_clear_handles(void **state)
+{
+    (void)state;
+    CLEARS_HANDLE(struct dgl_tokenizer, dgl_tokenizer_load(NULL, NULL, &out));
+    CLEARS_HANDLE(struct dgl_tokenizer, dgl_tokenizer_open(NULL, NULL, &out));
+    CLEARS_HANDLE(struct dgl_template, dgl_template_load(NULL, NULL, &out));
+    CLEARS_HANDLE(struct dgl_reply, dgl_reply_create(NULL, NULL, &out));
+    CLEARS_HANDLE(struct dgl_model, dgl_model_load(NULL, NULL, &out));
+    CLEARS_HANDLE(struct dgl_session, dgl_session_create(NULL, NULL, &out));
+    CLEARS_HANDLE(struct dgl_session, dgl_session_clone(NULL, NULL, &out));
+    CLEARS_HANDLE(struct dgl_chat, dgl_chat_create(NULL, &out));
+    CLEARS_HANDLE(struct dgl_batch, dgl_batch_create(NULL, NULL, &out));
+    CLEARS_HANDLE(struct dgl_model_file, dgl_inspect(NULL, NULL, &out));
+}
+
+static void refused_calls_clear_arrays(void **state)
+{
+    (void)state;
+    CLEARS_ARRAY(int32_t, dgl_encode(NULL, NULL, "a", 1, NULL, &array, &count));
+    CLEARS_ARRAY(char, dgl_decode(NULL, NULL, prompt, 1, false, &array, &count));
+    CLEARS_ARRAY(char, dgl_decode_pieces(NULL, NULL, prompt, 1, NULL, &array, &count));
+    CLEARS_ARRAY(char, dgl_token_bytes(NULL, NULL, 1, &array, &count));
+    CLEARS_ARRAY(char, dgl_render(NULL, NULL, NULL, &array, &count));
+    CLEARS_ARRAY(int32_t, dgl_render_ids(NULL, NULL, NULL, NULL, &array, &count));
+    CLEARS_ARRAY(char, dgl_kernels_template(NULL, NULL, NULL, NULL, NULL, &array, &count));
+    CLEARS_ARRAY(char, dgl_plan_source(NULL, NULL, &array, &count));
+    CLEARS_ARRAY(char, dgl_session_load(NULL, NULL, &array, &count));
+    CLEARS_ARRAY(char, dgl_chat_save(NULL, &array, &count));
+    CLEARS_ARRAY(float, dgl_logits(NULL, NULL, &array, &count));
+    CLEARS_ARRAY(float, dgl_embed(NULL, NULL, &array, &count));
+    CLEARS_NUMBER(size_t, dgl_decode(NULL, NULL, prompt, 1, false, NULL, &number));
+    CLEARS_NUMBER(size_t, dgl_logits(NULL, NULL, NULL, &number));
+    CLEARS_NUMBER(size_t, dgl_session_sync(NULL, NULL, 0, &number));
+    CLEARS_NUMBER(size_t, dgl_batch_step(NULL, &number));
+    CLEARS_NUMBER(size_t, dgl_batch_wait(NULL, 0, &number));
+    CLEARS_NUMBER(uint64_t, dgl_batch_submit(NULL, NULL, &number));
+    CLEARS_NUMBER(bool, dgl_model_prepare_kernels(NULL, NULL, &number));
+}
+
+static void refused_calls_clear_results(void **state)
+{
+    (void)state;
+    CLEARS_STRUCT(dgl_error, 0, dgl_device_error(NULL, out));
+    CLEARS_STRUCT(dgl_counters, 0, dgl_device_get_counters(NULL, out));
+    CLEARS_RESULT(dgl_device_facts, dgl_device_get_facts(NULL, out));
+    CLEARS_RESULT(dgl_device_speed, dgl_device_measure(NULL, out));
+    CLEARS_RESULT(dgl_executor_info, dgl_model_executor(NULL, out));
+    CLEARS_RESULT(dgl_memory, dgl_session_estimate(NULL, NULL, out));
+    CLEARS_RESULT(dgl_memory, dgl_model_file_estimate(NULL, NULL, NULL, out));
+    CLEARS_RESULT(dgl_pass_info, dgl_session_passes(NULL, out));
+    CLEARS_RESULT(dgl_generate_result, dgl_generate(NULL, NULL, out));
+    CLEARS_RESULT(dgl_message, dgl_chat_message(NULL, 0, out));
+    CLEARS_RESULT(dgl_generate_result, dgl_chat_answer(NULL, NULL, out));
+    CLEARS_RESULT(dgl_batch_info, dgl_batch_get_info(NULL, out));
+    CLEARS_RESULT(dgl_perplexity_result, dgl_perplexity(NULL, NULL, out));
+    CLEARS_RESULT(dgl_tensor_info, dgl_model_file_tensor(NULL, 0, out));
+    CLEARS_RESULT(dgl_template_info, dgl_model_file_template(NULL, 0, out));
+    CLEARS_RESULT(dgl_verify_result, dgl_verify(NULL, NULL, out));
+    CLEARS_RESULT(dgl_smoke_result, dgl_verify_smoke(NULL, NULL, out));
+    CLEARS_RESULT(dgl_convert_result, dgl_convert(NULL, NULL, out));
+    CLEARS_RESULT(dgl_bench_result, dgl_bench(NULL, NULL, out));
+    CLEARS_RESULT(dgl_tune_result, dgl_tune(NULL, NULL, out));
+}
+
+/* As free(NULL). */
+static void no_handle_may_be_destroyed(void **state)
+{
+    (void)state;
+    dgl_device_destroy(NULL);
+    dgl_kernels_destroy(NULL);
+    dgl_tokenizer_destroy(NULL);
+    dgl_template_destroy(NULL);
+    dgl_reply_destroy(NULL);
+    dgl_model_destroy(NULL);
+    dgl_session_destroy(NULL);
+    dgl_chat_destroy(NULL);
+    dgl_batch_destroy(NULL);
+    dgl_model_file_destroy(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +442,10 @@ int main(void)
         cmocka_unit_test(versions_agree),
         cmocka_unit_test(null_handles_are_refused),
         cmocka_unit_test(the_log_of_the_caller_is_followed),
+        cmocka_unit_test(refused_calls_clear_handles),
+        cmocka_unit_test(refused_calls_clear_arrays),
+        cmocka_unit_test(refused_calls_clear_results),
+        cmocka_unit_test(no_handle_may_be_destroyed),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){0});
     tiny_ids(prompt, 8, 320, 21);

@@ -294,6 +294,55 @@ static void beginnings_are_kept(void **state)
     dgl_batch_destroy(&b);
 }
 
+/* Pages of a request are found only by requests of its scope, also if the device was opened again
+ * while the request was read or answered. The request's pages are then made anew. */
+struct scoped {
+    const char *name;
+    size_t
+        lost_at; /* token of the first request after which the device is lost; 0 = in its prompt */
+    bool lost;
+};
+static const struct scoped scopes[] = {{"a scope", 0, false},
+                                       {"a scope, and a loss in the prompt", 0, true},
+                                       {"a scope, and a loss in the answer", 2, true}};
+
+static void test_scope(void **state)
+{
+    const struct scoped *row = *state;
+    static const uint64_t scope[] = {5, 5, 7, 0};
+    static const size_t reused[] = {0, 64, 0, 0};
+    struct dgl_batch *b = open_batch(1, 0);
+    struct dgl_request_params p = requests[3];
+    kv_prefix_evict_all(&engine.model->shard->kv);
+    for (int i = 0; i < 4; i++) {
+        struct heard h = {0};
+        size_t left = 1;
+        bool lost = i > 0 || !row->lost, armed = lost;
+        p.prefix_scope = scope[i];
+        submit(b, &p, &h);
+        while (left > 0) {
+            if (!armed && h.count >= row->lost_at) {
+                gl_fail.submits = row->lost_at ? 0 : 4;
+                armed = true;
+            }
+            const enum dgl_status status = dgl_batch_step(b, &left);
+            if (status == DGL_ERR_DEVICE_LOST && !lost) {
+                lost = true;
+                gl_fail_reset();
+                assert_int_equal(dgl_model_rebuild(engine.model, NULL), DGL_OK);
+            } else if (status != DGL_OK) {
+                fail_msg("%s: %s", row->name, engine.log.text);
+            }
+        }
+        assert_true(lost);
+        assert_int_equal(h.finished, 1);
+        if (h.num_reused != reused[i])
+            fail_msg("%s: request %d of the scope %llu reused %zu tokens, wanted %zu", row->name, i,
+                     (unsigned long long)scope[i], h.num_reused, reused[i]);
+    }
+    dgl_batch_destroy(&b);
+}
+
 /* ---- order ----------------------------------------------------------------------------------- */
 
 /* While the passes of a long prompt are evaluated, the other requests get tokens in every step. */
@@ -404,14 +453,19 @@ struct submitter {
     struct dgl_batch *batch;
     struct heard heard[4];
     int first; /* of `requests` */
-    bool refused;
+    bool refused, accepted;
 };
 
 static void *submit_four(void *priv)
 {
     struct submitter *s = priv;
-    for (int i = 0; i < 4; i++)
+    uint64_t id;
+    for (int i = 0; i < 4; i++) {
+        /* A refusal logs a line while the other thread works. */
+        s->accepted |= dgl_batch_submit(s->batch, dgl_request_params(.max_tokens = 1), &id) !=
+                       DGL_ERR_INVALID_ARG;
         s->refused |= try_submit(s->batch, &requests[s->first + i], &s->heard[i]) != DGL_OK;
+    }
     return NULL;
 }
 
@@ -439,7 +493,7 @@ static void other_threads_submit(void **state)
     assert_int_equal(info.submitted, REQUESTS);
     assert_int_equal(info.waiting + info.running, 0);
     for (int i = 0; i < REQUESTS; i++) {
-        assert_false(submitters[i / 4].refused);
+        assert_false(submitters[i / 4].refused || submitters[i / 4].accepted);
         assert_as_alone(&submitters[i / 4].heard[i % 4], (size_t)i);
     }
     dgl_batch_destroy(&b);
@@ -852,6 +906,7 @@ int main(void)
     void *none = NULL;
     learn_alone(&none);
     int failures = cmocka_run_group_tests_name("batch", tests, NULL, NULL);
+    failures += test_run_table("batch: scope", test_scope, scopes);
     failures += test_run_table("batch: company", test_company, companies);
     failures += test_run_table("batch: cancel", test_cancel, cancellings);
     failures += test_run_table("batch: refusal", test_refusal, refusals);

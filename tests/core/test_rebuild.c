@@ -155,6 +155,29 @@ static void test_sessions(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
+/* A session whose calls are cancelled computes nothing in a rebuild either. It is empty afterwards,
+ * and works once the cancellation is taken back. */
+static void test_cancelled_session(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    open_engine(&e);
+    struct dgl_session *other = tiny_session(&e, 0);
+    tiny_sync(e.session, prompt, PROMPT);
+    tiny_sync(other, prompt, PROMPT);
+    lose(&e);
+    dgl_session_set_cancelled(e.session, true);
+    rebuild(&e);
+    assert_int_equal(dgl_session_len(e.session), 0);
+    assert_int_equal(dgl_session_len(other), PROMPT);
+    assert_int_equal(dgl_session_sync(e.session, prompt, PROMPT, NULL), DGL_ERR_CANCELLED);
+    dgl_session_set_cancelled(e.session, false);
+    check_tokens(e.session, &(struct dgl_sampling){0}, greedy);
+    check_tokens(other, &(struct dgl_sampling){0}, greedy);
+    dgl_session_destroy(&other);
+    tiny_engine_close(&e);
+}
+
 /* The context is the device's: another model on it is lost too, until it is rebuilt or freed. */
 static void test_other_models(void **state)
 {
@@ -440,6 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_answer, gl_fail_setup),
         cmocka_unit_test_setup(test_sessions, gl_fail_setup),
+        cmocka_unit_test_setup(test_cancelled_session, gl_fail_setup),
         cmocka_unit_test_setup(test_other_models, gl_fail_setup),
         cmocka_unit_test_setup(test_failing_buffers, gl_fail_setup),
         cmocka_unit_test_setup(test_failing_submits, gl_fail_setup),

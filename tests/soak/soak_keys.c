@@ -121,9 +121,9 @@ static void *client(void *priv)
         } else {
             status = ask(key, small, sizeof(small) - 1, 0, &seconds);
         }
-        if (status == 503 || status == 429 || status == 0)
+        if (status == 503 || status == 429 || status == 413 || status == 0)
             atomic_fetch_add(&keys.refused, 1);
-        if (status == 503 || status == 429)
+        if (status == 503 || status == 429 || status == 413)
             usleep(200000);
         if (key == 0 || kind == 0 || status != 200)
             continue;

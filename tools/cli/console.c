@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,6 +48,26 @@ bool console_streams_meet(void)
 
 #define ERROR "dopplergl: error: "
 
+static bool drops_lines;
+static size_t dropped;
+/* Several threads of a server print. */
+static pthread_mutex_t line_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void console_drop_lines(void)
+{
+    drops_lines = true;
+}
+
+/* Returns false if the line must be dropped. */
+static bool has_room(void)
+{
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (!drops_lines || poll(&room, 1, 0) != 0)
+        return true;
+    dropped++;
+    return false;
+}
+
 /* Prints the text as one line. A driver's message may have several lines, and a file's name any
  * characters. */
 static void put_line(const char *prefix, const char *text)
@@ -59,11 +80,21 @@ static void put_line(const char *prefix, const char *text)
         dgl_buf_visible(&line, (struct dgl_str){text + blanks, len});
         text += blanks;
     }
-    clear_bar();
-    if (line_is_open && console_streams_meet())
-        fputc('\n', stderr);
-    line_is_open = false;
-    fprintf(stderr, "%s%s\n", prefix, line.p ? line.p : "");
+    pthread_mutex_lock(&line_lock);
+    if (has_room()) {
+        clear_bar();
+        if (line_is_open && console_streams_meet())
+            fputc('\n', stderr);
+        line_is_open = false;
+        if (dropped)
+            fprintf(stderr,
+                    "dopplergl: warning: the reader of standard error was too slow: %zu "
+                    "lines were dropped\n",
+                    dropped);
+        dropped = 0;
+        fprintf(stderr, "%s%s\n", prefix, line.p ? line.p : "");
+    }
+    pthread_mutex_unlock(&line_lock);
     dgl_buf_finish(&line);
 }
 

@@ -34,6 +34,9 @@ void console_note(const struct console *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Prints a line that the user requested, also with -q. */
 void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* From now on, lines for which standard error has no room are dropped, because a reader that stands
+ * still must not stop a server. A later line has their number. */
+void console_drop_lines(void);
 /* Returns true if standard output and standard error are the same terminal, file or pipe. */
 bool console_streams_meet(void);
 /* Progress callback; `priv` is a struct console. After half a second it shows a bar on a terminal,

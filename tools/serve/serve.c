@@ -377,6 +377,7 @@ static int serve_run(struct serve *s)
     size_t num_readers = 0;
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
+    console_drop_lines();
     catch_signals(false);
     if (!read_keys(s, &console.log) || !serve_log_open(s) || !serve_page_open(s) ||
         !serve_http_start(s))
@@ -432,10 +433,14 @@ static int serve_run(struct serve *s)
 int command_serve(const struct options *opt)
 {
     struct serve s = {.opt = opt, .log_fd = -1};
+    pthread_condattr_t monotonic;
     pthread_mutex_init(&s.lock, NULL);
     pthread_mutex_init(&s.log_lock, NULL);
     pthread_mutex_init(&s.metrics.lock, NULL);
-    pthread_cond_init(&s.wake, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s.wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&s.large, NULL);
     int code = serve_run(&s);
     serve_http_stop(&s);

@@ -114,8 +114,9 @@ struct serve_exchange {
     const char *policy;  /* Content-Security-Policy of a page */
     bool retry;          /* send Retry-After */
     struct dgl_buf out;
-    const char *fixed; /* static answer in place of `out`, or NULL */
+    const char *fixed; /* static answer in place of `out`, or end of a stream after it, or NULL */
     size_t sent;       /* bytes of `out` that were sent */
+    size_t whole;      /* of a stream: end of the last whole event in `out` */
     uint64_t told_ns;  /* time when `out` last grew */
     uint64_t charged;  /* bytes of serve_shares.bytes */
     /* Owned by the HTTP thread: */
@@ -184,8 +185,9 @@ struct serve {
     int log_fd; /* access log, or -1; protected by log_lock */
     pthread_mutex_t log_lock;
     bool log_drops; /* a reader of the log was too slow, and a line about it was printed */
+    bool log_fails; /* the last line could not be written, and a line about it was printed */
     pthread_mutex_t lock;
-    pthread_cond_t wake;  /* wakes the engine */
+    pthread_cond_t wake;  /* wakes the engine; its clock is monotonic */
     pthread_cond_t large; /* wakes a thread that reads large bodies */
     /* Protected by `lock`: */
     struct serve_exchange *exchanges;
@@ -214,6 +216,8 @@ void serve_exchange_answer(struct serve_exchange *ex, int status);
 /* Finishes the answer with an error object. */
 void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *error);
 void serve_exchange_unref(struct serve_exchange *ex);
+/* The answer if memory is exhausted, and the last event of a stream. They need no memory. */
+extern const char serve_no_memory[], serve_no_memory_event[];
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 

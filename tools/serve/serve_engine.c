@@ -51,13 +51,15 @@ void serve_exchange_unref(struct serve_exchange *ex)
     free(ex);
 }
 
-/* The answer if memory is exhausted. It needs none. */
-static const char no_memory[] = "{\"error\":{\"message\":\"out of memory for the answer\",\"type\":"
-                                "\"server_error\",\"param\":null,\"code\":null}}";
+#define NO_MEMORY                                                                                  \
+    "{\"error\":{\"message\":\"out of memory for the answer\",\"type\":\"server_error\","          \
+    "\"param\":null,\"code\":null}}"
+const char serve_no_memory[] = NO_MEMORY;
+const char serve_no_memory_event[] = "data: " NO_MEMORY "\n\n";
 
 void serve_exchange_answer(struct serve_exchange *ex, int status)
 {
-    ex->fixed = ex->out.failed || dgl_memory_take_failures() > 0 ? no_memory : NULL;
+    ex->fixed = ex->out.failed || dgl_memory_take_failures() > 0 ? serve_no_memory : NULL;
     if (ex->fixed) {
         ex->content_type = "application/json";
         status = 500;
@@ -334,7 +336,7 @@ static void take_jobs(struct serve *s, bool wait)
     struct timespec until;
     pthread_mutex_lock(&s->lock);
     if (wait && !s->first_job) {
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += IDLE_MS * 1000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;

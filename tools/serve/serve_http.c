@@ -122,14 +122,14 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
     dgl_memory_take_failures(); /* only those of this step count */
     if (!ex) {
         struct serve_link *link = serve_link_of(connection);
-        ex = *of_request = begin_exchange(s, connection, target, method);
-        if (!ex)
-            return MHD_NO;
-        if (link) {
-            atomic_store(&link->since_ns, dgl_now_ns());
-            atomic_store(&link->begun, true);
-            atomic_store(&link->received, 0);
+        ex = *of_request = link ? begin_exchange(s, connection, target, method) : NULL;
+        if (!ex) {
+            console_error("serve: out of memory for a request");
+            return serve_send_no_memory(connection);
         }
+        atomic_store(&link->since_ns, dgl_now_ns());
+        atomic_store(&link->begun, true);
+        atomic_store(&link->received, 0);
         pthread_mutex_lock(&ex->lock);
         serve_head_decide(ex, connection,
                           &(const struct serve_first_line){method, target, version});

@@ -104,6 +104,8 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
 /* Call it when the body was received. */
 void serve_head_answer(struct serve_exchange *ex);
 
+/* Answers a request for which there is no memory at all. */
+enum MHD_Result serve_send_no_memory(struct MHD_Connection *connection);
 enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connection *connection);
 /* Lets the connection wait for serve_exchange_wake(). The caller must hold the exchange's lock. */
 void serve_send_suspend(struct serve_exchange *ex);

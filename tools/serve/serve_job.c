@@ -27,6 +27,12 @@ static const char *const field_of[] = {[SERVE_COMPLETION] = "prompt",
                                        [SERVE_TOKENIZE] = "content",
                                        [SERVE_DETOKENIZE] = "tokens"};
 
+/* Returns true if a call failed for a reason that is not in the request. */
+static bool is_fault(enum dgl_status status, const struct dgl_error *why)
+{
+    return status == DGL_ERR_NO_MEMORY || !why->text[0];
+}
+
 /* Refuses ids that are not tokens of the model. */
 static bool check_ids(const struct serve_exchange *ex, struct serve_error *error)
 {
@@ -52,6 +58,46 @@ static bool check_ids(const struct serve_exchange *ex, struct serve_error *error
     return true;
 }
 
+/* Adds the biases of texts to those of ids. */
+static bool name_biases(struct serve_exchange *ex, struct serve_error *error)
+{
+    struct serve_request *r = &ex->request;
+    const struct dgl_tokenizer *tok = dgl_model_tokenizer(ex->server->engine.model);
+    struct dgl_error why = {""};
+    const struct dgl_log log = {.error = &why};
+    if (r->num_bias_texts == 0)
+        return true;
+    if (!tok)
+        return serve_refuse(error, 400, "logit_bias",
+                            "the model has no tokenizer: give token ids in 'logit_bias'");
+    struct dgl_logit_bias *all = dgl_arena_alloc(&r->arena, DGL_LOGIT_BIAS_MAX * sizeof(*all));
+    if (!all)
+        return serve_refuse(error, 500, NULL, "out of memory for the request");
+    size_t count = r->sampling.num_logit_bias;
+    memcpy(all, r->sampling.logit_bias, count * sizeof(*all));
+    for (size_t i = 0; i < r->num_bias_texts; i++) {
+        const struct serve_bias *b = &r->bias_texts[i];
+        int32_t *ids = NULL;
+        size_t num_ids = 0;
+        const enum dgl_status status = dgl_encode(
+            &log, tok, b->text.p, b->text.len,
+            dgl_encode_params(.no_parse_special = true, .source = "logit_bias"), &ids, &num_ids);
+        for (size_t k = 0; k < num_ids && count + k < DGL_LOGIT_BIAS_MAX; k++)
+            all[count + k] = (struct dgl_logit_bias){ids[k], b->bias};
+        count += num_ids;
+        dgl_free(ids);
+        if (status != DGL_OK)
+            return serve_refuse(error, is_fault(status, &why) ? 500 : 400, "logit_bias", "%s",
+                                why.text[0] ? why.text : dgl_status_str(status));
+        if (count > DGL_LOGIT_BIAS_MAX)
+            return serve_refuse(error, 400, "logit_bias", "'logit_bias' has more than %d tokens",
+                                DGL_LOGIT_BIAS_MAX);
+    }
+    r->sampling.logit_bias = all;
+    r->sampling.num_logit_bias = count;
+    return true;
+}
+
 static const char continue_advice[] =
     "; the answer continues the last message, which is an assistant's, unless "
     "'continue_final_message' is false";
@@ -73,12 +119,6 @@ static bool check_template(const struct serve *s, const struct serve_request *r,
                                 ? ": give \"none\", or enable_thinking in 'chat_template_kwargs'"
                                 : "");
     return true;
-}
-
-/* Returns true if a call failed for a reason that is not in the request. */
-static bool is_fault(enum dgl_status status, const struct dgl_error *why)
-{
-    return status == DGL_ERR_NO_MEMORY || !why->text[0];
 }
 
 static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
@@ -251,7 +291,7 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         error->code = "model_not_found";
         return false;
     }
-    if (!check_ids(ex, error))
+    if (!check_ids(ex, error) || !name_biases(ex, error))
         return false;
     if (kind == SERVE_TOKENIZE || kind == SERVE_DETOKENIZE)
         return answer_tokens(ex, error);

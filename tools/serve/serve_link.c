@@ -186,6 +186,7 @@ bool serve_link_look(struct serve *s)
                 serve_exchange_leave(ex);
             else if (ex->state == EXCHANGE_STREAMS && now - ex->told_ns > comment_ns) {
                 dgl_buf_puts(&ex->out, ": still working\n\n");
+                ex->whole = ex->out.len;
                 ex->told_ns = now;
             }
             if (ex->gone || ex->out.len > ex->sent)

@@ -114,8 +114,13 @@ static void write_line(struct serve *s, const struct dgl_buf *line)
         if (!s->log_drops)
             console_error("serve: the reader of the access log is too slow: lines are dropped");
         s->log_drops = true;
-    } else if (open && write(s->log_fd, line->p, line->len) < 0) {
-        errno = 0; /* the server continues if the disk is full */
+    } else if (open) { /* the server continues if the disk is full */
+        const bool fails = write(s->log_fd, line->p, line->len) < 0;
+        if (fails && !s->log_fails)
+            console_error("serve: the access log cannot be written, and its lines are lost: %s",
+                          strerror(errno));
+        s->log_fails = fails;
+        errno = 0;
     }
     pthread_mutex_unlock(&s->log_lock);
 }

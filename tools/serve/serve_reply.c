@@ -237,10 +237,19 @@ static void write_logprobs(struct serve_choice *c, struct dgl_json_writer *w)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
+/* Ends an event. If memory ran out for it, the stream ends with an error in its place. */
 static void send_event(struct serve_exchange *ex)
 {
     dgl_buf_puts(&ex->out, "\n\n");
-    ex->out.failed |= dgl_memory_take_failures() > 0; /* ends the stream early */
+    if (ex->fixed || ex->out.failed || dgl_memory_take_failures() > 0) {
+        struct serve_error error;
+        serve_refuse(&error, 500, NULL, "out of memory for the answer");
+        serve_log_note_error(ex, &error);
+        ex->out.len = ex->whole;
+        ex->fixed = serve_no_memory_event;
+        ex->finished = true;
+    }
+    ex->whole = ex->out.len;
     ex->told_ns = dgl_now_ns();
     serve_exchange_wake(ex);
 }
@@ -455,6 +464,7 @@ void serve_reply_fail(struct serve_exchange *ex, int status, const char *fmt, ..
     }
     serve_log_note_error(ex, &error);
     error.request_id = ex->id;
+    dgl_memory_take_failures(); /* this error reports them */
     dgl_buf_puts(&ex->out, "data: ");
     serve_error_write(&error, &ex->out);
     ex->finished = true;

@@ -3,9 +3,11 @@
  * (serve_fields.c). Fields in no list are ignored, and their names are noted. */
 #include "tools/serve/serve_request.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/pooling.h"
 #include "core/base/printable.h"
@@ -179,34 +181,74 @@ static bool read_fields(const struct reader *rd)
     return true;
 }
 
-/* {"15": -100, ...} */
+/* Reads a bias of the token `id`, or of the tokens of `text` if `id` is negative. false removes
+ * them. */
+static bool read_bias(const struct reader *rd, int64_t id, struct dgl_str text,
+                      const struct dgl_json *value, struct dgl_logit_bias *biases)
+{
+    struct serve_request *r = rd->r;
+    const bool removed = dgl_json_is(value, DGL_JSON_BOOL) && !dgl_json_bool(value);
+    const double number = removed ? -INFINITY : dgl_json_f64(value);
+    char name[32];
+    snprintf(name, sizeof(name), "token %lld", (long long)id);
+    if (!removed && !(dgl_json_is(value, DGL_JSON_NUMBER) && number >= -100 && number <= 100))
+        return refuse(rd, "logit_bias",
+                      "'logit_bias' of %s is neither a number from -100 to 100 nor false",
+                      id >= 0 ? name : DGL_PRINTABLE_STR(text));
+    if (id >= 0) {
+        biases[r->sampling.num_logit_bias++] = (struct dgl_logit_bias){(int32_t)id, (float)number};
+        return true;
+    }
+    if (text.len == 0)
+        return refuse(rd, "logit_bias", "a text of 'logit_bias' is empty");
+    struct serve_bias *named = &r->bias_texts[r->num_bias_texts++];
+    named->bias = (float)number;
+    return keep_text(rd, text, &named->text);
+}
+
+/* {"15": -100, "text": false, ...} or [[15, -100], ["text", false], ...], as in llama-server. */
 static bool read_logit_bias(const struct reader *rd)
 {
-    const struct dgl_json *object = field(rd, "logit_bias");
-    struct dgl_sampling *s = &rd->r->sampling;
-    size_t count = dgl_json_count(object);
-    if (!object)
+    const struct dgl_json *biases = field(rd, "logit_bias");
+    struct serve_request *r = rd->r;
+    const bool list = dgl_json_is(biases, DGL_JSON_ARRAY);
+    const size_t count = dgl_json_count(biases);
+    size_t index = 0;
+    if (!biases)
         return true;
-    if (!dgl_json_is(object, DGL_JSON_OBJECT))
-        return refuse_type(rd, object, "an object of numbers by token id", "logit_bias");
+    if (!list && !dgl_json_is(biases, DGL_JSON_OBJECT))
+        return refuse_type(rd, biases, "an object of numbers by token id, or a list of pairs",
+                           "logit_bias");
     if (count > DGL_LOGIT_BIAS_MAX)
         return refuse(rd, "logit_bias", "'logit_bias' has %zu entries, at most %d", count,
                       DGL_LOGIT_BIAS_MAX);
-    struct dgl_logit_bias *bias = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*bias));
-    if (!bias)
+    struct dgl_logit_bias *ids = dgl_arena_alloc(&r->arena, (count + 1) * sizeof(*ids));
+    r->bias_texts = dgl_arena_alloc(&r->arena, (count + 1) * sizeof(*r->bias_texts));
+    if (!ids || !r->bias_texts)
         return fail_memory(rd);
-    s->logit_bias = bias;
-    s->num_logit_bias = 0;
-    for (const struct dgl_json *v = dgl_json_first(object); v; v = dgl_json_next(v)) {
-        const double number = dgl_json_f64(v);
-        int64_t id;
-        if (!dgl_parse_i64(dgl_json_key(v), 0, MAX_PROMPT_ID, &id))
-            return refuse(rd, "logit_bias", "a key of 'logit_bias' is no token id");
-        if (!dgl_json_is(v, DGL_JSON_NUMBER) || !(number >= -100 && number <= 100))
+    r->sampling.logit_bias = ids;
+    r->sampling.num_logit_bias = 0;
+    for (const struct dgl_json *v = dgl_json_first(biases); v; v = dgl_json_next(v)) {
+        const struct dgl_json *first = list ? dgl_json_first(v) : NULL,
+                              *value = list && first ? dgl_json_next(first) : v;
+        const struct dgl_str text = list ? dgl_json_str(first) : dgl_json_key(v);
+        int64_t id = -1;
+        if (list && (!dgl_json_is(v, DGL_JSON_ARRAY) || dgl_json_count(v) != 2))
             return refuse(rd, "logit_bias",
-                          "'logit_bias' of token %lld is no number from -100 to 100",
-                          (long long)id);
-        bias[s->num_logit_bias++] = (struct dgl_logit_bias){(int32_t)id, (float)number};
+                          "an element of 'logit_bias' is no pair of a token id "
+                          "or text and its bias");
+        if (list && !dgl_json_is(first, DGL_JSON_NUMBER) && !dgl_json_is(first, DGL_JSON_STRING))
+            return refuse_type(rd, first, "a token id or a text", "logit_bias");
+        /* Keys that are no numbers are texts. */
+        const bool number = list ? dgl_json_is(first, DGL_JSON_NUMBER)
+                                 : dgl_parse_i64(text, INT64_MIN, INT64_MAX, &id);
+        if (number && list && !dgl_json_i64(first, &id))
+            id = -1;
+        if (number && (id < 0 || id > MAX_PROMPT_ID))
+            return refuse(rd, "logit_bias", "entry %zu of 'logit_bias' is no token id", index);
+        if (!read_bias(rd, id, text, value, ids))
+            return false;
+        index++;
     }
     return true;
 }
@@ -283,6 +325,10 @@ static bool read_breakers(const struct reader *rd)
     struct dgl_sampling *s = &rd->r->sampling;
     if (!list)
         return true;
+    if (dgl_json_count(list) > DGL_DRY_BREAKERS_MAX)
+        return refuse(rd, "dry_sequence_breakers",
+                      "'dry_sequence_breakers' has %zu strings, at most %d", dgl_json_count(list),
+                      DGL_DRY_BREAKERS_MAX);
     const char **texts =
         dgl_arena_alloc(&rd->r->arena, (dgl_json_count(list) + 1) * sizeof(*texts));
     if (!texts)
@@ -445,6 +491,22 @@ static bool write_parts(const struct reader *rd, struct dgl_json_writer *w, size
     return ok;
 }
 
+/* Returns an upper limit of the values of JSON in a text, which may itself be a string of JSON. */
+static size_t values_of(const char *text, size_t len)
+{
+    size_t values = 1;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == ',' || text[i] == '[' || text[i] == '{')
+            values++;
+        else if (text[i] == '\\' && len - i >= 6 &&
+                 (strncasecmp(text + i, "\\u002c", 6) == 0 ||
+                  strncasecmp(text + i, "\\u005b", 6) == 0 ||
+                  strncasecmp(text + i, "\\u007b", 6) == 0))
+            values++;
+    }
+    return values;
+}
+
 /* Checks and writes the calls of an earlier answer: each is an object whose function has a name and
  * arguments. Templates want arguments as an object, OpenAI has their text. */
 static bool write_calls(const struct reader *rd, struct dgl_json_writer *w, size_t message,
@@ -483,6 +545,12 @@ static bool write_calls(const struct reader *rd, struct dgl_json_writer *w, size
             for (const struct dgl_json *f = dgl_json_first(v); f; f = dgl_json_next(f)) {
                 const struct dgl_str text = f == arguments ? dgl_json_str(f) : DGL_STR("");
                 struct dgl_json_doc *doc = NULL;
+                rd->r->argument_values += text.len ? values_of(text.p, text.len) : 0;
+                if (rd->r->argument_values > SERVE_MAX_VALUES)
+                    return refuse(rd, "messages",
+                                  "the arguments of the calls in 'messages' have more than %d "
+                                  "values",
+                                  SERVE_MAX_VALUES);
                 const enum dgl_status status =
                     text.len ? dgl_json_parse(NULL, "arguments", text.p, text.len, &doc)
                              : DGL_ERR_FORMAT;
@@ -788,12 +856,10 @@ void serve_request_finish(struct serve_request *r)
 
 uint64_t serve_request_cost(const char *body, size_t len)
 {
-    /* A node of the tree with its part of an index, and a byte of a text: in the tree, in the
-     * variables of the template, in the rendered prompt, and as a token. */
-    enum { VALUE_BYTES = 200, TEXT_BYTES = 8 };
-    uint64_t values = 1;
-    for (size_t i = 0; i < len; i++)
-        values += body[i] == ',' || body[i] == '[' || body[i] == '{';
-    values = values < SERVE_MAX_VALUES ? values : SERVE_MAX_VALUES;
-    return values * VALUE_BYTES + (uint64_t)len * TEXT_BYTES;
+    /* A node: in the tree of the body, in the variables of the template, and in their tree. A byte
+     * of a text: in these, in the rendered prompt, and in the tokenizer, which takes most. */
+    enum { VALUE_BYTES = 300, TEXT_BYTES = 80 };
+    /* The arguments of calls are texts of JSON, with a limit of their own. */
+    const uint64_t most = 2 * SERVE_MAX_VALUES, values = values_of(body, len);
+    return (values < most ? values : most) * VALUE_BYTES + (uint64_t)len * TEXT_BYTES;
 }

@@ -36,10 +36,17 @@ struct serve_prompt {
     size_t num_ids;
 };
 
+/* A bias of all tokens of a text. */
+struct serve_bias {
+    struct dgl_str text;
+    float bias;
+};
+
 #define SERVE_MAX_CHOICES 128 /* of a request: prompts times n */
 #define SERVE_MAX_STOPS   64
 
-/* Values of a body. Their tree takes up to about 200 bytes each. */
+/* Values of a body, and of the arguments of all calls in it. Their tree takes up to about 200 bytes
+ * each. */
 #define SERVE_MAX_VALUES 500000
 
 /* The request owns its texts and arrays. */
@@ -56,6 +63,7 @@ struct serve_request {
     size_t num_prompts;     /* chat: 0 */
     const char **functions; /* [num_functions], names of the tools that may be called */
     size_t num_functions;
+    size_t argument_values; /* upper limit of the values in arguments of calls */
     /* chat: text of the last message, which the answer continues, or NULL */
     const char *continues;
     bool continue_implied;      /* only because the last message is an assistant's */
@@ -73,6 +81,9 @@ struct serve_request {
     int32_t max_tokens;               /* as in dgl_request_params */
     int64_t seed;                     /* -1: not given */
     struct dgl_sampling sampling;
+    /* [num_bias_texts], of `logit_bias`; `sampling` has only those of ids */
+    struct serve_bias *bias_texts;
+    size_t num_bias_texts;
     const char **stop;
     size_t num_stop;
     const int32_t *stop_ids; /* [num_stop_ids] */

@@ -27,14 +27,19 @@ static ssize_t read_stream(void *priv, uint64_t pos, char *to, size_t most)
     (void)pos;
     pthread_mutex_lock(&ex->lock);
     const size_t left = ex->out.len - ex->sent;
-    if (ex->gone || ex->out.failed || (left == 0 && atomic_load(&ex->server->stopping))) {
+    if (ex->gone || (left == 0 && !ex->fixed && atomic_load(&ex->server->stopping))) {
         taken = MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (left > 0) {
         taken = (ssize_t)(left < most ? left : most);
         memcpy(to, ex->out.p + ex->sent, (size_t)taken);
         ex->sent += (size_t)taken;
         if (ex->sent == ex->out.len)
-            ex->sent = ex->out.len = 0;
+            ex->sent = ex->out.len = ex->whole = 0;
+    } else if (ex->fixed) {
+        const size_t rest = strlen(ex->fixed);
+        taken = (ssize_t)(rest < most ? rest : most);
+        memcpy(to, ex->fixed, (size_t)taken);
+        ex->fixed = rest > most ? ex->fixed + taken : NULL;
     } else if (ex->finished) {
         taken = MHD_CONTENT_READER_END_OF_STREAM;
     } else {
@@ -48,6 +53,19 @@ static void add_header(struct MHD_Response *response, const char *name, const ch
 {
     if (value && value[0])
         mhd.add_response_header(response, name, value);
+}
+
+enum MHD_Result serve_send_no_memory(struct MHD_Connection *connection)
+{
+    struct MHD_Response *response = mhd.create_response_from_buffer(
+        strlen(serve_no_memory), (void *)(uintptr_t)serve_no_memory, MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return MHD_NO;
+    add_header(response, "Content-Type", "application/json");
+    add_header(response, "Connection", "close");
+    enum MHD_Result result = mhd.queue_response(connection, 500, response);
+    mhd.destroy_response(response);
+    return result;
 }
 
 enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connection *connection)

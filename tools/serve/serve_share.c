@@ -91,10 +91,12 @@ void serve_share_keep(struct serve_exchange *ex, uint64_t bytes)
 
 bool serve_share_refuse_bytes(const struct serve *s, uint64_t bytes, struct serve_error *error)
 {
-    serve_refuse(error, 503, NULL,
+    const bool never = bytes > s->shares.most_bytes;
+    serve_refuse(error, never ? 413 : 503, NULL,
                  "the request takes about %s of memory, and all requests together may take %s "
-                 "(--max-request-memory): try again later",
-                 DGL_BYTES(bytes), DGL_BYTES(s->shares.most_bytes));
+                 "(--max-request-memory)%s",
+                 DGL_BYTES(bytes), DGL_BYTES(s->shares.most_bytes),
+                 never ? "" : ": try again later");
     error->code = "out_of_request_memory";
     return false;
 }

@@ -79,7 +79,10 @@ struct schema_reader {
     /* Rules that all schemas share. */
     struct gr_rule space, string, integer, number;
     struct gr_expr character; /* of a string */
-    struct gr_expr any_key;   /* any string without needless escapes; valid if has_any_key */
+    /* Any string without needless escapes: its bytes between the quotes, and a call of its rule.
+     * Valid if has_any_key. */
+    struct gr_dfa any_escaped;
+    struct gr_expr any_key;
     bool has_any_key;
 };
 

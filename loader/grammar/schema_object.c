@@ -371,19 +371,45 @@ static bool undeclared_keys(struct object *o, struct gr_dfa *keys)
     return r->budget->status == DGL_OK;
 }
 
-/* Returns the key of a cell. */
-static struct gr_expr key_of(struct object *o, struct gr_dfa keys, bool all_keys)
+/* Returns the bytes of one declared name in all spellings that additional keys could have. */
+static struct gr_expr spellings(struct schema_reader *r, struct dgl_str name)
+{
+    struct gr_expr plain = gr_literal(r->b, name);
+    for (size_t i = 0; i < name.len; i++) {
+        unsigned char c = (unsigned char)name.p[i];
+        if (c < 0x20 || c == '"' || c == '\\' || c == '/')
+            return gr_dfa_expr(r->b, gr_dfa_json_escaped(r->b, gr_dfa_of(r->b, plain)));
+    }
+    return plain;
+}
+
+/* Returns any key but those that are declared. It is found from their spellings, because that needs
+ * much less work than escaping the automaton of all other keys. */
+static struct gr_expr other_key(struct object *o)
 {
     struct schema_reader *r = o->r;
-    if (!all_keys)
-        return schema_quoted_dfa(r, keys);
+    struct gr_expr *names = NULL, quote = gr_literal(r->b, DGL_STR("\""));
+    size_t cap = 0;
     if (!r->has_any_key) {
+        struct gr_dfa none = gr_dfa_of(r->b, gr_never(r->b));
+        r->any_escaped = gr_dfa_json_escaped(r->b, gr_dfa_not(r->b, none));
+        struct gr_expr parts[] = {quote, gr_dfa_expr(r->b, r->any_escaped), quote};
         struct gr_rule rule = gr_rule_new(r->b, DGL_STR("key"));
-        gr_rule_set(r->b, rule, schema_quoted_dfa(r, keys));
+        gr_rule_set(r->b, rule, gr_seq(r->b, parts, 3));
         r->any_key = gr_call(r->b, rule);
         r->has_any_key = true;
     }
-    return r->any_key;
+    if (!o->num_properties)
+        return r->any_key;
+    if (!dgl_budget_grow(r->budget, (void **)&names, &cap, o->num_properties, sizeof(*names)))
+        return gr_never(r->b);
+    for (size_t i = 0; i < o->num_properties; i++)
+        names[i] = spellings(r, o->properties[i].name);
+    struct gr_dfa declared = gr_dfa_of(r->b, gr_alt(r->b, names, o->num_properties));
+    free(names);
+    struct gr_expr parts[] = {quote, gr_dfa_expr(r->b, gr_dfa_minus(r->b, r->any_escaped, declared)),
+                              quote};
+    return gr_seq(r->b, parts, 3);
 }
 
 /* A key, a colon and a value. */
@@ -395,6 +421,13 @@ static struct gr_expr member(struct schema_reader *r, struct gr_expr key, uint32
     return gr_seq(r->b, parts, 5);
 }
 
+static struct gr_expr member_rule(struct schema_reader *r, struct gr_expr body)
+{
+    struct gr_rule rule = gr_rule_new(r->b, DGL_STR("additional"));
+    gr_rule_set(r->b, rule, body);
+    return gr_call(r->b, rule);
+}
+
 /* Finds the additional keys. They are divided by the patterns that match them. */
 static bool collect_additional(struct object *o)
 {
@@ -403,13 +436,16 @@ static bool collect_additional(struct object *o)
     struct gr_dfa keys;
     uint32_t value;
     size_t count = 0;
-    if (!collect_patterns(o))
+    bool restricted;
+    if (!collect_patterns(o) || !find_names(r, o->all, &restricted, &keys))
         return false;
-    if (!o->num_patterns) { /* often no other keys are allowed */
+    if (!o->num_patterns && !restricted) { /* the most frequent kind of objects */
         if (!cell_value(o, 0, &value))
             return false;
-        if (value == SCHEMA_NEVER)
-            return true;
+        o->has_additional = value != SCHEMA_NEVER;
+        if (o->has_additional)
+            o->additional = member_rule(r, member(r, other_key(o), value));
+        return r->budget->status == DGL_OK;
     }
     if (!undeclared_keys(o, &keys) || !add_cell(o, keys, 0))
         return false;
@@ -436,20 +472,11 @@ static bool collect_additional(struct object *o)
             }
     }
     for (size_t i = 0; i < o->num_cells; i++)
-        if (o->cells[i].value != SCHEMA_NEVER) {
-            bool restricted;
-            if (!find_names(r, o->all, &restricted, &keys))
-                return false;
-            struct gr_expr key =
-                key_of(o, o->cells[i].keys, !restricted && !o->num_properties && !o->num_patterns);
-            ways[count++] = member(r, key, o->cells[i].value);
-        }
+        if (o->cells[i].value != SCHEMA_NEVER)
+            ways[count++] = member(r, schema_quoted_dfa(r, o->cells[i].keys), o->cells[i].value);
     o->has_additional = count > 0;
-    if (count) {
-        struct gr_rule rule = gr_rule_new(r->b, DGL_STR("additional"));
-        gr_rule_set(r->b, rule, gr_alt(r->b, ways, count));
-        o->additional = gr_call(r->b, rule);
-    }
+    if (count)
+        o->additional = member_rule(r, gr_alt(r->b, ways, count));
     return r->budget->status == DGL_OK;
 }
 

@@ -371,15 +371,13 @@ struct gr_dfa gr_dfa_not(struct grammar_builder *b, struct gr_dfa dfa)
     return gr_dfa_minus(b, all, dfa);
 }
 
-/* Adds the spellings of one byte in a JSON string. `escape`: the state after a backslash; `hex`:
+/* Adds the spellings of one byte in a JSON string, except the byte itself. `escape`: the state after a backslash; `hex`:
  * the states after \u00, \u000 and \u001. */
-static bool add_json_byte(struct dgl_budget *budget, struct nfa *nfa, uint32_t from,
-                          uint32_t escape, const uint32_t hex[3], uint8_t byte, uint32_t to)
+static bool add_json_byte(struct dgl_budget *budget, struct nfa *nfa, uint32_t escape,
+                          const uint32_t hex[3], uint8_t byte, uint32_t to)
 {
     static const char shorts[] = "\"\"\\\\//b\bf\fn\nr\rt\t"; /* letter and byte */
     bool ok = true;
-    if (byte >= 0x20 && byte != '"' && byte != '\\')
-        ok = nfa_add_edge(budget, nfa, from, LABEL_BYTES(byte, byte), to);
     for (size_t i = 0; ok && i < sizeof(shorts) - 1; i += 2)
         if ((uint8_t)shorts[i + 1] == byte)
             ok = nfa_add_edge(budget, nfa, escape, LABEL_BYTES(shorts[i], shorts[i]), to);
@@ -425,9 +423,18 @@ struct gr_dfa gr_dfa_json_escaped(struct grammar_builder *b, struct gr_dfa dfa)
             !nfa_add_edge(b->budget, &nfa, chain[3], LABEL_BYTES('1', '1'), chain[5]))
             goto done;
         for (uint32_t e = from->states[s].first; e < from->states[s + 1].first; e++) {
-            uint32_t last = label_last(from->edges[e].label), to = from->edges[e].target;
-            for (uint32_t byte = label_first(from->edges[e].label); byte <= last; byte++)
-                if (!add_json_byte(b->budget, &nfa, s, chain[0], hex, (uint8_t)byte, to))
+            static const uint8_t plain[][2] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0xFF}};
+            uint32_t first = label_first(from->edges[e].label),
+                     last = label_last(from->edges[e].label), to = from->edges[e].target;
+            for (size_t i = 0; i < 3; i++) {
+                uint32_t low = first > plain[i][0] ? first : plain[i][0],
+                         high = last < plain[i][1] ? last : plain[i][1];
+                if (low <= high &&
+                    !nfa_add_edge(b->budget, &nfa, s, LABEL_BYTES(low, high), to))
+                    goto done;
+            }
+            for (uint32_t byte = first; byte <= last && byte <= '\\'; byte++)
+                if (!add_json_byte(b->budget, &nfa, chain[0], hex, (uint8_t)byte, to))
                     goto done;
         }
     }

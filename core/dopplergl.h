@@ -1534,6 +1534,8 @@ enum dgl_constraint_kind {
     DGL_CONSTRAINT_GRAMMAR,     /* GBNF as llama.cpp writes it; the answer matches the rule `root` */
     DGL_CONSTRAINT_REGEX,       /* ECMA-262, as in JSON Schema; the whole answer matches */
     DGL_CONSTRAINT_JSON_SCHEMA, /* docs/structured.md lists the keywords */
+    /* calls of tools in the format of `tmpl`; the text is a list like OpenAI's `tools` */
+    DGL_CONSTRAINT_CALLS,
 };
 struct dgl_constraint_params {
     size_t size DGL_SIZED(dgl_constraint_params);
@@ -1542,6 +1544,13 @@ struct dgl_constraint_params {
     size_t len;       /* bytes; 0 = strlen(text) */
     bool compact;     /* JSON Schema: no white space between the parts of the JSON text */
     const char *name; /* of the text, for messages; NULL = its kind */
+    /* Template of the chat that the answer belongs to, or NULL. If its models reason first, the
+     * answer may begin with reasoning. Borrowed for the call, like all other fields. */
+    const struct dgl_template *tmpl;
+    const char *prompt_end; /* as in dgl_reply_params */
+    const char *function;   /* for calls: the only tool that may be called; NULL = any */
+    bool several;           /* for calls: several may follow each other */
+    const struct dgl_log *log; /* for messages; NULL = that of the model */
 };
 #define dgl_constraint_params(...) DGL_PARAMS(dgl_constraint_params, __VA_ARGS__)
 struct dgl_constraint;

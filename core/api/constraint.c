@@ -23,7 +23,7 @@ enum dgl_status dgl_constraint_create(struct dgl_model *model,
                                                      .vocab = info->vocab,
                                                      .end_ids = end_ids,
                                                      .num_end_ids = info->num_stop_ids};
-    return constraint_create(model->constraints, log, &vocabulary, &p, out);
+    return constraint_create(model->constraints, p.log ? p.log : log, &vocabulary, &p, out);
 }
 
 void dgl_constraint_destroy(struct dgl_constraint **constraint)

@@ -7,6 +7,8 @@
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/text/constraint_calls.h"
+#include "loader/grammar/json_schema.h"
 #include "core/base/hash.h"
 
 struct dgl_constraint {
@@ -118,11 +120,16 @@ done:
 
 static bool hash_params(const struct dgl_constraint_params *p, char out[65])
 {
-    const uint8_t head[] = {(uint8_t)p->kind, p->compact};
+    const struct answer_form form = {p->tmpl, NULL, p->prompt_end ? p->prompt_end : ""};
+    const uint8_t head[] = {(uint8_t)p->kind, p->compact, p->several,
+                            p->tmpl && answer_form_is_open(&form)};
+    const char *function = p->function ? p->function : "";
     struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
     if (!hash)
         return false;
     dgl_hash_update(hash, head, sizeof(head));
+    dgl_hash_update(hash, &p->tmpl, sizeof(p->tmpl));
+    dgl_hash_update(hash, function, strlen(function) + 1);
     dgl_hash_update(hash, p->text, text_of(p).len);
     const bool ok = dgl_hash_hex(hash, out);
     dgl_hash_destroy(&hash);
@@ -137,29 +144,40 @@ static int32_t find_token(void *priv, struct dgl_str text)
 static enum dgl_status compile(const struct dgl_log *log, const struct constraint_vocabulary *v,
                                const struct dgl_constraint_params *p, struct grammar **out)
 {
-    static const char *const names[] = {"grammar", "regular expression", "JSON Schema"};
+    static const char *const names[] = {"grammar", "regular expression", "JSON Schema", "tools"};
     const struct dgl_str text = text_of(p);
     const struct gr_vocabulary tokens = {find_token, (void *)v->tok};
+    const struct answer_form form = {p->tmpl, v->tok, p->prompt_end ? p->prompt_end : ""};
     struct dgl_budget budget = grammar_budget(log, p->name ? p->name : names[p->kind], text.len);
     struct grammar_builder *b = NULL;
-    struct gr_rule root;
+    struct gr_rule rule;
     struct gr_expr body;
     enum dgl_status status;
     TRY(grammar_builder_create(&budget, &b));
     switch (p->kind) {
     case DGL_CONSTRAINT_GRAMMAR:
-        TRY(gbnf_parse(b, text, "root", &tokens, &root));
+        TRY(gbnf_parse(b, text, "root", &tokens, &rule));
+        body = gr_call(b, rule);
         break;
     case DGL_CONSTRAINT_REGEX:
         TRY(regex_parse(b, text, false, &body));
-        root = gr_rule_new(b, DGL_STR("root"));
-        gr_rule_set(b, root, body);
         break;
     case DGL_CONSTRAINT_JSON_SCHEMA:
-        TRY(DGL_ERR_UNSUPPORTED);
+        TRY(json_schema_parse(b, text, &(struct json_schema_options){.compact = p->compact},
+                              &rule));
+        body = gr_call(b, rule);
+        break;
+    case DGL_CONSTRAINT_CALLS:
+        TRY(answer_form_calls(b, log, &form, text, p->function, p->several, &body));
         break;
     }
-    TRY(grammar_compile(b, root, out));
+    if (p->tmpl && p->kind != DGL_CONSTRAINT_CALLS)
+        body = answer_form_message(b, &form, body);
+    if (p->tmpl)
+        body = answer_form_lead(b, &form, body);
+    rule = gr_rule_new(b, DGL_STR("answer"));
+    gr_rule_set(b, rule, body);
+    TRY(grammar_compile(b, rule, out));
 done:
     grammar_builder_destroy(&b);
     return status;
@@ -176,8 +194,10 @@ enum dgl_status constraint_create(struct constraint_set *set, const struct dgl_l
     *out = NULL;
     if (!p->text)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "constraint: text is NULL");
-    if ((unsigned)p->kind > DGL_CONSTRAINT_JSON_SCHEMA)
+    if ((unsigned)p->kind > DGL_CONSTRAINT_CALLS)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "constraint: kind is %d", p->kind);
+    if (p->kind == DGL_CONSTRAINT_CALLS && !p->tmpl)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "constraint: calls need a template");
     if (!v->tok)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "the model has no tokenizer, so no text can be required of its answers");

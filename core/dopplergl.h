@@ -1550,6 +1550,10 @@ struct dgl_constraint_params {
     const char *prompt_end; /* as in dgl_reply_params */
     const char *function;   /* for calls: the only tool that may be called; NULL = any */
     bool several;           /* for calls: several may follow each other */
+    bool strict;            /* JSON Schema: OpenAI's rules of strict schemas apply, too */
+    /* With `tmpl` and another kind than calls: the answer may instead be calls of these tools, a
+     * list like OpenAI's `tools`; NULL = it may not */
+    const char *tools;
     const struct dgl_log *log; /* for messages; NULL = that of the model */
 };
 #define dgl_constraint_params(...) DGL_PARAMS(dgl_constraint_params, __VA_ARGS__)

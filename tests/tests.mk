@@ -67,7 +67,7 @@ TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--w
     -Wl,--wrap=programs_get
 TEST_LDFLAGS_test_serve_request := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
 # The server's reader of requests is a part of the command.
-$(BUILD)/tests/test_serve_request $(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve/serve_request.o $(BUILD)/obj/tools/serve/serve_fields.o $(BUILD)/obj/tools/cli/turn.o
+$(BUILD)/tests/test_serve_request $(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve/serve_request.o $(BUILD)/obj/tools/serve/serve_shape.o $(BUILD)/obj/tools/serve/serve_fields.o $(BUILD)/obj/tools/cli/turn.o
 # The watcher's reader of folders is one too. The target has a console of its own.
 $(BUILD)/tests/fuzz_watch $(BUILD)/fuzz/fuzz_watch: $(BUILD)/obj/tools/watch/watch_files.o
 TEST_LDFLAGS_test_grammar_alloc := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup

@@ -121,7 +121,7 @@ done:
 static bool hash_params(const struct dgl_constraint_params *p, char out[65])
 {
     const struct answer_form form = {p->tmpl, NULL, p->prompt_end ? p->prompt_end : ""};
-    const uint8_t head[] = {(uint8_t)p->kind, p->compact, p->several,
+    const uint8_t head[] = {(uint8_t)p->kind, p->compact, p->several, p->strict,
                             p->tmpl && answer_form_is_open(&form)};
     const char *function = p->function ? p->function : "";
     struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
@@ -130,6 +130,7 @@ static bool hash_params(const struct dgl_constraint_params *p, char out[65])
     dgl_hash_update(hash, head, sizeof(head));
     dgl_hash_update(hash, &p->tmpl, sizeof(p->tmpl));
     dgl_hash_update(hash, function, strlen(function) + 1);
+    dgl_hash_update(hash, p->tools ? p->tools : "", p->tools ? strlen(p->tools) + 1 : 1);
     dgl_hash_update(hash, p->text, text_of(p).len);
     const bool ok = dgl_hash_hex(hash, out);
     dgl_hash_destroy(&hash);
@@ -151,7 +152,7 @@ static enum dgl_status compile(const struct dgl_log *log, const struct constrain
     struct dgl_budget budget = grammar_budget(log, p->name ? p->name : names[p->kind], text.len);
     struct grammar_builder *b = NULL;
     struct gr_rule rule;
-    struct gr_expr body;
+    struct gr_expr body, calls;
     enum dgl_status status;
     TRY(grammar_builder_create(&budget, &b));
     switch (p->kind) {
@@ -163,6 +164,8 @@ static enum dgl_status compile(const struct dgl_log *log, const struct constrain
         TRY(regex_parse(b, text, false, &body));
         break;
     case DGL_CONSTRAINT_JSON_SCHEMA:
+        if (p->strict)
+            TRY(json_schema_check_strict(log, p->name ? p->name : names[p->kind], text, NULL));
         TRY(json_schema_parse(b, text, &(struct json_schema_options){.compact = p->compact},
                               &rule));
         body = gr_call(b, rule);
@@ -173,6 +176,10 @@ static enum dgl_status compile(const struct dgl_log *log, const struct constrain
     }
     if (p->tmpl && p->kind != DGL_CONSTRAINT_CALLS)
         body = answer_form_message(b, &form, body);
+    if (p->tmpl && p->tools) {
+        TRY(answer_form_calls(b, log, &form, dgl_str_of(p->tools), NULL, p->several, &calls));
+        body = gr_alt2(b, body, calls);
+    }
     if (p->tmpl)
         body = answer_form_lead(b, &form, body);
     rule = gr_rule_new(b, DGL_STR("answer"));

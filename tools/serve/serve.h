@@ -134,10 +134,11 @@ struct serve_exchange {
     struct serve_facts facts; /* protected by `lock` */
     /* Owned by the engine from EXCHANGE_WAITS on: */
     struct serve_request request;
-    int32_t *prompt_ids;          /* [ends[num_prompts - 1]], one prompt after the other */
-    size_t *ends;                 /* [num_prompts], end of each prompt in prompt_ids */
-    char *prompt_end;             /* chat: text of the last tokens of the prompt */
-    struct serve_choice *choices; /* [num_choices] */
+    int32_t *prompt_ids;               /* [ends[num_prompts - 1]], one prompt after the other */
+    size_t *ends;                      /* [num_prompts], end of each prompt in prompt_ids */
+    char *prompt_end;                  /* chat: text of the last tokens of the prompt */
+    struct dgl_constraint *constraint; /* required form of the answers, or NULL */
+    struct serve_choice *choices;      /* [num_choices] */
     size_t num_choices, num_started, num_ended;
     bool abandoned; /* no more choices are started */
     struct serve_embedding embed;

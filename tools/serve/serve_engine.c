@@ -40,6 +40,7 @@ void serve_exchange_unref(struct serve_exchange *ex)
     free(ex->prompt_ids);
     free(ex->ends);
     dgl_free(ex->prompt_end);
+    dgl_constraint_destroy(&ex->constraint);
     dgl_pool_finish(&ex->embed.pool);
     free(ex->embed.rows);
     serve_request_finish(&ex->request);
@@ -312,8 +313,8 @@ static void start_choice(struct serve_exchange *ex)
                            .no_reuse = !r->cache_prompt, .ignore_eos = r->ignore_eos,
                            .shown = s->shown, .num_shown = r->kind == SERVE_CHAT ? s->num_shown : 0,
                            .logprobs = r->logprobs, .top_logprobs = r->top_logprobs,
-                           .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,
-                           .priv = c),
+                           .constraint = ex->constraint, .token_cb = take_token,
+                           .text_cb = take_text, .finish_cb = take_end, .priv = c),
         &c->id);
     s->engine.console.log.error = NULL;
     c->submit_ns = dgl_now_ns();

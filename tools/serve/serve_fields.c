@@ -22,7 +22,6 @@
 #define NEUTRAL(name, kinds, at, why) {name, kinds, FIELD_NEUTRAL, 0, at, 0, why}
 
 #define MIROSTAT "mirostat is not implemented; top_n_sigma, typical_p or min_p adapt to the model"
-#define SHAPE    "answers with a required structure are not implemented"
 
 /* If several names of one value are given, the last one of this list is used. */
 const struct serve_field serve_fields[] = {
@@ -98,8 +97,8 @@ const struct serve_field serve_fields[] = {
     STORED("cache_prompt", OF_ANSWER, BOOL, cache_prompt, 0, 0),
     READ("reasoning_format", OF(SERVE_CHAT), READ),
     READ("chat_template_kwargs", OF(SERVE_CHAT), OBJECT),
-    REFUSED("grammar", OF_ANSWER, SHAPE),
-    REFUSED("json_schema", OF_ANSWER, SHAPE),
+    READ("grammar", OF_ANSWER, READ),
+    READ("json_schema", OF_ANSWER, READ),
     NEUTRAL("mirostat", OF_ANSWER, 0, MIROSTAT),
     IGNORED("mirostat_tau", OF_ANSWER), /* without mirostat */
     IGNORED("mirostat_eta", OF_ANSWER),
@@ -157,12 +156,12 @@ const struct serve_field serve_fields[] = {
     NEUTRAL("documents", OF(SERVE_CHAT), 0, "use 'chat_template_kwargs'"),
     REFUSED("chat_template", OF(SERVE_CHAT), "start the server with --template"),
     NEUTRAL("mm_processor_kwargs", OF_TEXTS, 0, NULL),
-    REFUSED("guided_json", OF_ANSWER, SHAPE),
-    REFUSED("guided_regex", OF_ANSWER, SHAPE),
-    REFUSED("guided_choice", OF_ANSWER, SHAPE),
-    REFUSED("guided_grammar", OF_ANSWER, SHAPE),
-    REFUSED("structured_outputs", OF_ANSWER, SHAPE),
-    REFUSED("structural_tag", OF_ANSWER, SHAPE),
+    READ("guided_json", OF_ANSWER, READ),
+    READ("guided_regex", OF_ANSWER, READ),
+    READ("guided_choice", OF_ANSWER, READ),
+    READ("guided_grammar", OF_ANSWER, READ),
+    READ("structured_outputs", OF_ANSWER, OBJECT),
+    REFUSED("structural_tag", OF_ANSWER, "use 'structured_outputs' or 'tools'"),
     IGNORED("guided_decoding_backend", OF_ANSWER), /* without guided_* */
     IGNORED("guided_whitespace_pattern", OF_ANSWER),
     REFUSED("logits_processors", OF_ANSWER, NULL),
@@ -180,7 +179,7 @@ const struct serve_field serve_fields[] = {
     /* Ollama */
     NEUTRAL("options", OF_TEXTS, 0, "set its fields in the request itself"),
     REFUSED("think", OF_ANSWER, "use 'chat_template_kwargs'"),
-    NEUTRAL("format", OF_ANSWER, 0, SHAPE),
+    NEUTRAL("format", OF_ANSWER, 0, "use 'response_format'"),
     REFUSED("system", OF_ANSWER, "send a message with the role system"),
     REFUSED("template", OF_ANSWER, "start the server with --template"),
     REFUSED("context", OF_ANSWER, "send the whole prompt: the server keeps its beginning"),

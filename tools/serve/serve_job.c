@@ -189,6 +189,28 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
     return ex->ends || serve_refuse(error, 500, NULL, "out of memory for the request");
 }
 
+/* Compiles the required form of the answer. */
+static bool make_constraint(struct serve_exchange *ex, struct serve_error *error)
+{
+    const struct serve *s = ex->server;
+    const struct serve_shape *shape = &ex->request.shape;
+    const bool chat = ex->request.kind == SERVE_CHAT;
+    struct dgl_error why = {""};
+    const struct dgl_log log = {.error = &why};
+    if (!shape->param)
+        return true;
+    const enum dgl_status status = dgl_constraint_create(
+        s->engine.model,
+        dgl_constraint_params(.kind = shape->kind, .text = shape->text.p, .len = shape->text.len,
+                              .name = shape->param, .tmpl = chat ? s->tmpl : NULL,
+                              .prompt_end = ex->prompt_end, .function = shape->function,
+                              .several = ex->request.parallel_calls, .strict = shape->strict,
+                              .tools = shape->tools.len ? shape->tools.p : NULL, .log = &log),
+        &ex->constraint);
+    return status == DGL_OK || serve_refuse(error, is_fault(status, &why) ? 500 : 400, shape->param,
+                                            "%s", why.text[0] ? why.text : dgl_status_str(status));
+}
+
 /* /tokenize and /detokenize. */
 static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
 {
@@ -313,6 +335,8 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
                        count - from, false, &ex->prompt_end, &len) != DGL_OK)
             return serve_refuse(error, 500, NULL, "out of memory for the request");
     }
+    if (!make_constraint(ex, error))
+        return false;
     const size_t prompts = kind == SERVE_CHAT ? 1 : r->num_prompts;
     ex->num_choices = kind == SERVE_EMBEDDING ? 0 : prompts * (size_t)r->n;
     const size_t most = s->shares.most_tenant_answers < s->shares.most_answers

@@ -13,6 +13,7 @@
 #include "core/base/printable.h"
 #include "tools/cli/turn.h"
 #include "tools/serve/serve_fields.h"
+#include "tools/serve/serve_shape.h"
 
 /* Limit of nesting in values for a template. */
 #define MAX_DEPTH       40
@@ -80,11 +81,15 @@ static bool fail_memory(const struct reader *rd)
     return serve_refuse(rd->error, 500, NULL, "out of memory for the request");
 }
 
-/* Returns a field, or NULL if it is missing or null. */
+const struct dgl_json *serve_request_field(const struct dgl_json *root, const char *key)
+{
+    const struct dgl_json *value = dgl_json_get(root, key);
+    return dgl_json_is(value, DGL_JSON_NULL) ? NULL : value;
+}
+
 static const struct dgl_json *field(const struct reader *rd, const char *key)
 {
-    const struct dgl_json *value = dgl_json_get(rd->root, key);
-    return dgl_json_is(value, DGL_JSON_NULL) ? NULL : value;
+    return serve_request_field(rd->root, key);
 }
 
 /* Copies a text that is used after the tree of the body is released. */
@@ -355,9 +360,7 @@ static bool read_breakers(const struct reader *rd)
 static bool read_common(const struct reader *rd)
 {
     struct serve_request *r = rd->r;
-    const struct dgl_json *format = field(rd, "response_format"),
-                          *type = dgl_json_get(format, "type"), *choice = field(rd, "tool_choice"),
-                          *options = field(rd, "stream_options"),
+    const struct dgl_json *options = field(rd, "stream_options"),
                           *usage = dgl_json_get(options, "include_usage");
     r->seeded = r->seed != -1; /* as in llama-server */
     r->sampling.seed = (uint64_t)r->seed;
@@ -373,14 +376,11 @@ static bool read_common(const struct reader *rd)
          v = dgl_json_next(v))
         if (!dgl_str_eq(dgl_json_str(v), "text"))
             return refuse(rd, "modalities", "'modalities' is not supported, but for text");
-    if (format && !dgl_str_eq(dgl_json_str(type), "text"))
-        return refuse(rd, "response_format",
-                      "'response_format' is not supported, but for the type text");
-    if (choice && !dgl_str_eq(dgl_json_str(choice), "auto") &&
-        !dgl_str_eq(dgl_json_str(choice), "none"))
-        return refuse(rd, "tool_choice",
-                      "'tool_choice' is supported as \"auto\" and \"none\" only: nothing "
-                      "makes a model call a tool");
+    if (!serve_shape_read(r, rd->root, rd->error))
+        return false;
+    if (r->shape.param && r->ignore_eos)
+        return refuse(rd, "ignore_eos", "'ignore_eos' contradicts '%s', which ends the answer",
+                      r->shape.param);
     if (r->best_of && r->best_of != r->n)
         return refuse(rd, "best_of",
                       "'best_of' is %d, other values than that of 'n' are not supported",

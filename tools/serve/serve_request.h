@@ -50,6 +50,16 @@ struct serve_bias {
 #define SERVE_MAX_VALUES 500000
 
 /* The request owns its texts and arrays. */
+/* Required form of an answer. */
+struct serve_shape {
+    const char *param; /* the field that requires it, static; NULL: there is none */
+    enum dgl_constraint_kind kind;
+    struct dgl_str text;  /* for dgl_constraint_params */
+    struct dgl_str tools; /* that the answer may call instead; empty: none */
+    const char *function; /* the only tool that may be called, or NULL */
+    bool strict;          /* OpenAI's rules of strict schemas */
+};
+
 struct serve_request {
     enum serve_kind kind;
     struct dgl_arena arena;
@@ -59,6 +69,7 @@ struct serve_request {
     struct dgl_str model;   /* empty if omitted */
     struct serve_prompt *prompts;
     struct dgl_buf messages; /* chat: variables of the template, for dgl_render_ids() */
+    struct serve_shape shape;
     /* Until serve_request_finish(): */
     size_t num_prompts;     /* chat: 0 */
     const char **functions; /* [num_functions], names of the tools that may be called */
@@ -106,6 +117,8 @@ struct serve_defaults {
 bool serve_request_read(enum serve_kind kind, const struct serve_defaults *defaults,
                         const char *body, size_t len, struct serve_request *out,
                         struct serve_error *error);
+/* Returns a field of a request, or NULL if it is missing or null. */
+const struct dgl_json *serve_request_field(const struct dgl_json *root, const char *key);
 /* Releases the tree of the body and the prompts. Call it once the ids of the prompts are made. */
 void serve_request_release(struct serve_request *r);
 void serve_request_finish(struct serve_request *r);

@@ -657,7 +657,7 @@ static bool is_unit_rule(const struct unit *unit)
            !a->states[0].accept && is_call(a->edges[0].label);
 }
 
-/* Follows unit rules to the rules that they call. These chains end, as no rule is left-recursive. */
+/* Follows unit rules to the rules that they call. Such chains end: no rule is left-recursive. */
 static void find_aliases(struct compiler *c)
 {
     for (size_t i = 0; i < c->num_units; i++)

@@ -59,7 +59,7 @@ static int32_t pick(const struct grammar_vocabulary *v, const uint32_t *bits, ui
     return -1;
 }
 
-/* After the text, a shortest completion is a text of the grammar, and forced bytes are its start. */
+/* A shortest completion makes a text of the grammar, and forced bytes are its start. */
 static void check_completion(struct grammar_case *c, struct grammar_source *s,
                              const struct dgl_buf *text)
 {

@@ -501,6 +501,27 @@ static int compare_u32(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+/* Most closures are found in order, or in the opposite order. */
+static void sort_members(uint32_t *members, size_t count)
+{
+    size_t ascending = 1, descending = 1;
+    while (ascending < count && members[ascending - 1] < members[ascending])
+        ascending++;
+    while (descending < count && members[descending - 1] > members[descending])
+        descending++;
+    if (ascending >= count)
+        return;
+    if (descending < count) {
+        qsort(members, count, sizeof(*members), compare_u32);
+        return;
+    }
+    for (size_t i = 0; i < count / 2; i++) {
+        uint32_t swap = members[i];
+        members[i] = members[count - 1 - i];
+        members[count - 1 - i] = swap;
+    }
+}
+
 static bool subsets_init(struct subsets *sets, struct dgl_budget *budget, const struct nfa *nfa,
                          uint32_t accept)
 {
@@ -587,8 +608,7 @@ static bool subsets_find(struct subsets *sets, const uint32_t *states, size_t nu
     }
     size_t count = len - sets->pool_len;
     uint32_t *members = sets->pool + sets->pool_len;
-    if (count)
-        qsort(members, count, 4, compare_u32);
+    sort_members(members, count);
     size_t at = hash_members(members, count);
     for (; sets->table[at &= sets->num_slots - 1]; at++) {
         uint32_t other = sets->table[at] - 1;

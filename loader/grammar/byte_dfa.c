@@ -137,11 +137,12 @@ struct maker {
     size_t cap_states, cap_edges;
 };
 
-/* Appends a state. Its edges follow by add_edge(). */
+/* Appends a state. Its edges follow by add_edge(). The list of edges exists even if it is empty. */
 static bool add_state(struct maker *m, bool accept)
 {
-    if (!dgl_budget_grow(m->budget, (void **)&m->a.states, &m->cap_states, m->a.num_states + 2,
-                         sizeof(*m->a.states)))
+    if (!dgl_budget_grow(m->budget, (void **)&m->a.states, &m->cap_states,
+                         (size_t)m->a.num_states + 2, sizeof(*m->a.states)) ||
+        !dgl_budget_grow(m->budget, (void **)&m->a.edges, &m->cap_edges, 1, sizeof(*m->a.edges)))
         return false;
     m->a.states[m->a.num_states++] = (struct fa_state){m->a.num_edges, accept};
     m->a.states[m->a.num_states] = (struct fa_state){m->a.num_edges, false};
@@ -159,7 +160,7 @@ static bool add_edge(struct maker *m, uint32_t label, uint32_t target)
         return true;
     }
     if (!dgl_budget_steps(m->budget, 1) ||
-        !dgl_budget_grow(m->budget, (void **)&m->a.edges, &m->cap_edges, m->a.num_edges + 1,
+        !dgl_budget_grow(m->budget, (void **)&m->a.edges, &m->cap_edges, (size_t)m->a.num_edges + 1,
                          sizeof(*m->a.edges)))
         return false;
     m->a.edges[m->a.num_edges++] = (struct fa_edge){label, target};
@@ -534,7 +535,8 @@ static bool subsets_init(struct subsets *sets, struct dgl_budget *budget, const 
     if (!dgl_budget_grow(budget, (void **)&sets->table, &cap, sets->num_slots, 4))
         return false;
     memset(sets->table, 0, sets->num_slots * 4);
-    if (!dgl_budget_grow(budget, (void **)&sets->start, &sets->cap_start, 2, sizeof(size_t)))
+    if (!dgl_budget_grow(budget, (void **)&sets->pool, &sets->pool_cap, 1, 4) ||
+        !dgl_budget_grow(budget, (void **)&sets->start, &sets->cap_start, 2, sizeof(size_t)))
         return false;
     sets->start[0] = 0;
     return true;

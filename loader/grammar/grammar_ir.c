@@ -47,6 +47,9 @@ enum dgl_status grammar_builder_create(struct dgl_budget *budget, struct grammar
         return budget->status;
     }
     b->budget = budget;
+    /* These lists are indexed even if they are empty. */
+    dgl_budget_grow(budget, (void **)&b->children, &b->cap_children, 1, sizeof(*b->children));
+    dgl_budget_grow(budget, (void **)&b->ranges, &b->cap_ranges, 1, sizeof(*b->ranges));
     add_node(b, (struct gr_node){.kind = GR_NEVER});
     add_node(b, (struct gr_node){.kind = GR_EMPTY});
     if (budget->status != DGL_OK)

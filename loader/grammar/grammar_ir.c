@@ -15,7 +15,7 @@ struct dgl_budget grammar_budget(const struct dgl_log *log, const char *name, si
                                 .refusal = DGL_ERR_INVALID_ARG,
                                 .advice = "; use fewer rules or smaller bounded repeats",
                                 .max_steps = dgl_budget_limit(20000000, 200, len),
-                                .max_bytes = dgl_budget_limit(256u << 20, 400, len)};
+                                .max_bytes = dgl_budget_limit(1u << 30, 1000, len)};
     dgl_budget_start(&budget);
     return budget;
 }
@@ -47,6 +47,7 @@ enum dgl_status grammar_builder_create(struct dgl_budget *budget, struct grammar
         return budget->status;
     }
     b->budget = budget;
+    b->any_text = ITEM_UNKNOWN;
     /* These lists are indexed even if they are empty. */
     dgl_budget_grow(budget, (void **)&b->children, &b->cap_children, 1, sizeof(*b->children));
     dgl_budget_grow(budget, (void **)&b->ranges, &b->cap_ranges, 1, sizeof(*b->ranges));
@@ -72,6 +73,7 @@ void grammar_builder_destroy(struct grammar_builder **builder)
     free(b->tokens);
     free(b->children);
     free(b->dfas);
+    free(b->items);
     free(b);
     *builder = NULL;
 }
@@ -370,8 +372,9 @@ struct gr_dfa gr_dfa_minus(struct grammar_builder *b, struct gr_dfa left, struct
 
 struct gr_dfa gr_dfa_not(struct grammar_builder *b, struct gr_dfa dfa)
 {
-    struct gr_dfa all = gr_dfa_of(b, gr_repeat(b, gr_any(b), 0, GR_UNBOUNDED));
-    return gr_dfa_minus(b, all, dfa);
+    if (b->any_text == ITEM_UNKNOWN)
+        b->any_text = gr_dfa_of(b, gr_repeat(b, gr_any(b), 0, GR_UNBOUNDED)).id;
+    return gr_dfa_minus(b, (struct gr_dfa){b->any_text}, dfa);
 }
 
 /* Adds the spellings of one byte in a JSON string. `escape`: the state after a backslash; `hex`:

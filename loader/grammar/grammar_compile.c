@@ -43,7 +43,8 @@ struct compiler {
     struct dgl_budget *budget;
     struct rule_facts *rules;
     uint8_t *facts;    /* by node: bits of the current evaluation */
-    uint32_t *unit_of; /* by node: unit of a group or of a counted repeat, or NONE */
+    uint32_t *groups;  /* by node: the unit of a repeated group, or NONE */
+    uint32_t *counted; /* by node: the unit of a counted repeat, or NONE */
     struct unit *units;
     size_t num_units, cap_units;
     uint32_t *queue; /* working memory: rules or nodes */
@@ -55,12 +56,13 @@ struct compiler {
 
 static bool compiler_init(struct compiler *c, struct grammar_builder *b)
 {
-    size_t cap_rules = 0, cap_facts = 0, cap_units = 0;
+    size_t cap_rules = 0, cap_facts = 0, cap_groups = 0, cap_counted = 0;
     *c = (struct compiler){.b = b, .budget = b->budget, .inline_states = INLINE_STATES};
     if (!dgl_budget_grow(c->budget, (void **)&c->rules, &cap_rules, b->num_rules + 1,
                          sizeof(*c->rules)) ||
         !dgl_budget_grow(c->budget, (void **)&c->facts, &cap_facts, b->num_nodes, 1) ||
-        !dgl_budget_grow(c->budget, (void **)&c->unit_of, &cap_units, b->num_nodes, 4))
+        !dgl_budget_grow(c->budget, (void **)&c->groups, &cap_groups, b->num_nodes, 4) ||
+        !dgl_budget_grow(c->budget, (void **)&c->counted, &cap_counted, b->num_nodes, 4))
         return false;
     memset(c->rules, 0, (b->num_rules + 1) * sizeof(*c->rules));
     for (size_t r = 0; r < b->num_rules; r++) {
@@ -68,7 +70,8 @@ static bool compiler_init(struct compiler *c, struct grammar_builder *b)
         c->rules[r].size = TOO_LARGE;
     }
     memset(c->facts, 0, b->num_nodes);
-    memset(c->unit_of, 0xFF, b->num_nodes * 4);
+    memset(c->groups, 0xFF, b->num_nodes * 4);
+    memset(c->counted, 0xFF, b->num_nodes * 4);
     return true;
 }
 
@@ -78,7 +81,8 @@ static void compiler_finish(struct compiler *c)
         automaton_finish(&c->units[i].a);
     free(c->rules);
     free(c->facts);
-    free(c->unit_of);
+    free(c->groups);
+    free(c->counted);
     free(c->units);
     free(c->queue);
 }
@@ -365,7 +369,9 @@ static bool is_counted(struct compiler *c, const struct gr_node *node, bool *cou
 static bool add_unit_call(struct compiler *c, struct nfa *nfa, int kind, uint32_t id, uint32_t from,
                           uint32_t to)
 {
-    uint32_t *unit = kind == UNIT_RULE ? &c->rules[id].unit : &c->unit_of[id];
+    uint32_t *unit = kind == UNIT_RULE    ? &c->rules[id].unit
+                     : kind == UNIT_GROUP ? &c->groups[id]
+                                          : &c->counted[id];
     if (*unit == NONE) {
         if (!dgl_budget_grow(c->budget, (void **)&c->units, &c->cap_units, c->num_units + 1,
                              sizeof(*c->units)))

@@ -99,7 +99,11 @@ static void check_grammar(uint64_t number, size_t *compared)
         struct dgl_buf text = {0};
         matcher_reset(c.m);
         for (int point = 0; point < POINTS; point++) {
-            if (token_mask(masks, c.m, bits) != DGL_OK)
+            enum dgl_status status = token_mask(masks, c.m, bits);
+            /* Counters in counters may be too ambiguous. */
+            if (status != DGL_OK && strstr(c.t.text, "too ambiguous"))
+                break;
+            if (status != DGL_OK)
                 fail_msg("grammar %llu: %s", (unsigned long long)number, c.t.text);
             uint32_t set = compare_source(&c, &s, &v, bits, &text, number);
             check_completion(&c, &s, &text);
@@ -147,6 +151,7 @@ static const struct language languages[] = {
     {"keys", "root ::= \"\\\"\" (\"ab\" \"\\\"1\" | \"a\" \"\\\"11\" | [^\"\\\\]* \"\\\"a\")"},
     {"counted, then its own characters", "root ::= [^\"]{1,3} \"a\" \"1\""},
     {"identifiers", "root ::= [\\x20-\\x60b-\\x7e] [\\x20-\\x7e]* \"\\\"\""},
+    {"a loop in a counted item", "root ::= ([a1b]+ \"(\" | [^a1b()]+ \")\"){1,2} \"()\""},
     {"ambiguous", "root ::= (\"a\" | \"ab\" | \"b\" | \"aba\")+ \"1\""},
 };
 

@@ -846,6 +846,9 @@ static bool path_follow(const struct matcher *m, struct path *path, struct dgl_b
     }
     for (uint32_t e = state->first_call; e < state[1].first_call; e++) {
         uint32_t cost = grammar_entry_cost(g, g->calls[e].entry);
+        /* A rule that may be empty is not called for that: the state has the edges after it. */
+        if (!cost)
+            continue;
         if (g->calls[e].ret != GR_TAIL)
             cost += g->states[g->calls[e].ret].cost;
         if (cost < best) {

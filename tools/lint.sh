@@ -151,6 +151,7 @@ loader/text     core core/base
 loader/quant    core core/base
 loader/regex    core core/base loader/text
 loader/jinja    core core/base loader/text
+loader/grammar  core core/base loader/text
 loader/source   core core/base
 loader/tensor   core core/base loader/quant
 loader/hf       core core/base loader/source loader/quant loader/tensor

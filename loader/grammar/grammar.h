@@ -28,7 +28,7 @@
 /* Limits. All are independent of the machine and of time. */
 #define GR_MAX_TEXT       (1u << 20) /* bytes of a grammar's text */
 #define GR_MAX_STATES     200000u    /* states of all rules after expansion */
-#define GR_MAX_DFA_STATES 20000u     /* states of one regular part */
+#define GR_MAX_DFA_STATES 20000u     /* states of a gr_dfa */
 #define GR_MAX_COPIES     2000u      /* copies that a bounded repeat of a group may make */
 #define GR_MAX_NESTING    500u       /* depth of nested expressions */
 #define GR_MAX_COUNT      1000000u   /* bounds of a counted repeat */
@@ -88,8 +88,8 @@ struct gr_expr gr_alt2(struct grammar_builder *b, struct gr_expr first, struct g
 struct gr_expr gr_optional(struct grammar_builder *b, struct gr_expr item);
 /*
  * Matches `item` at least `min` and at most `max` times; `max` may be GR_UNBOUNDED. A counter
- * implements the bounds if the item is a class, or any other regular expression whose matches are
- * not empty and of which none is the start of another (a character of a JSON string with its
+ * implements the bounds if the item is a class, or another small regular expression whose matches
+ * are not empty and of which none is the start of another (a character of a JSON string with its
  * escapes). Such bounds cost nothing, up to GR_MAX_COUNT. For any other item the bounds are
  * implemented by copies, at most GR_MAX_COPIES. Fails if min > max or if a limit is exceeded.
  */

@@ -146,6 +146,26 @@ done:
     return status;
 }
 
+/* Finds the loop to which most bytes of a state lead. */
+static void find_beside(struct token_masks *masks, uint32_t state)
+{
+    const struct grammar *g = masks->grammar;
+    uint32_t last = NONE;
+    if (masks->loop_of[state] != NONE)
+        return;
+    for (uint32_t e = g->states[state].first_byte; e < g->states[state + 1].first_byte; e++) {
+        uint32_t target = g->bytes[e].target;
+        if (target == last || masks->loop_of[target] == NONE || g->states[target].counter)
+            continue;
+        last = target;
+        if (ascii_bytes(g, state, target) >= NEAR_BYTES) {
+            masks->near_of[state] = masks->loop_of[target];
+            masks->beside[state] = true;
+            return;
+        }
+    }
+}
+
 enum dgl_status token_masks_create(const struct dgl_log *log, struct grammar *grammar,
                                    struct token_trie *trie, struct token_masks **out)
 {
@@ -174,14 +194,7 @@ enum dgl_status token_masks_create(const struct dgl_log *log, struct grammar *gr
         if (ascii_bytes(g, s, s) >= LOOP_BYTES && find_loop(g, s, found))
             TRY(add_loop(log, masks, found, s));
     for (uint32_t s = 0; s < g->num_states; s++)
-        for (uint32_t e = g->states[s].first_byte; e < g->states[s + 1].first_byte; e++) {
-            uint32_t target = g->bytes[e].target;
-            if (masks->loop_of[s] == NONE && masks->loop_of[target] != NONE &&
-                !g->states[target].counter && ascii_bytes(g, s, target) >= NEAR_BYTES) {
-                masks->near_of[s] = masks->loop_of[target];
-                masks->beside[s] = true;
-            }
-        }
+        find_beside(masks, s);
     *out = masks;
     masks = NULL;
 done:
@@ -324,11 +337,13 @@ static void walk_near(struct walker *w, const struct gr_loop *loop, uint32_t con
 
 /* --- masks --- */
 
-/* Returns how many items a counted repeat may still read. */
+/* Returns how many items the loop of a top may still read. The items of a loop within an item of a
+ * counted repeat are not those that the repeat counts. */
 static uint32_t items_left(const struct grammar *g, const struct gr_top *top)
 {
     uint32_t counter = g->states[top->state].counter;
-    if (!counter || g->counters[counter].max == GR_UNBOUNDED)
+    bool counts = counter && g->states[top->state].accept;
+    if (!counts || g->counters[counter].max == GR_UNBOUNDED)
         return NONE;
     return g->counters[counter].max - top->count;
 }
@@ -380,20 +395,36 @@ static bool add_slice(struct walker *w, const struct gr_top *tops, size_t count)
     return true;
 }
 
+/* Adds all tokens but one and those that end the sequence. */
+static void add_other_tokens(struct walker *w, int32_t id)
+{
+    size_t words = token_trie_mask_words(w->masks->trie), num_ends;
+    int32_t num_tokens = token_trie_num_tokens(w->masks->trie);
+    const int32_t *ends = token_trie_ends(w->masks->trie, &num_ends);
+    memset(w->spare, 0xFF, words * sizeof(*w->spare));
+    if (num_tokens % 32)
+        w->spare[words - 1] = (1u << num_tokens % 32) - 1;
+    if (id >= 0 && id < num_tokens)
+        w->spare[id / 32] &= ~(1u << id % 32);
+    for (size_t i = 0; i < num_ends; i++)
+        if (ends[i] >= 0 && ends[i] < num_tokens)
+            w->spare[ends[i] / 32] &= ~(1u << ends[i] % 32);
+    for (size_t i = 0; i < words; i++)
+        w->bits[i] |= w->spare[i];
+}
+
 /* Adds tokens that the grammar names. */
 static void add_named_tokens(struct walker *w, const struct gr_top *tops, size_t count)
 {
     const struct grammar *g = matcher_grammar(w->m);
-    int32_t num_tokens = token_trie_num_tokens(w->masks->trie);
     for (size_t i = 0; i < count; i++) {
         const struct gr_state *state = &g->states[tops[i].state];
         for (uint32_t e = state->first_token; e < state[1].first_token; e++) {
             int32_t id = g->tokens[e].id;
-            if (!g->tokens[e].negated && id >= 0 && id < num_tokens)
+            if (g->tokens[e].negated)
+                add_other_tokens(w, id);
+            else if (id >= 0 && id < token_trie_num_tokens(w->masks->trie))
                 w->bits[id / 32] |= 1u << id % 32;
-            for (int32_t k = 0; g->tokens[e].negated && k < num_tokens; k++)
-                if (k != id && !token_trie_is_end(w->masks->trie, k))
-                    w->bits[k / 32] |= 1u << k % 32;
         }
     }
 }

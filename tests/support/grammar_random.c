@@ -67,7 +67,7 @@ static struct gr_expr random_expr(struct grammar_builder *b, const struct gr_rul
     case 10:
         item = random_expr(b, rules, num_rules, depth - 1, seed);
         min = below(seed, 3);
-        max = min + below(seed, 4);
+        max = min + below(seed, below(seed, 4) ? 4 : 25);
         return gr_repeat(b, item, min, below(seed, 3) ? max : GR_UNBOUNDED);
     default:
         /* A repeat of characters, perhaps with escapes: often counted. */
@@ -79,6 +79,9 @@ static struct gr_expr random_expr(struct grammar_builder *b, const struct gr_rul
                 gr_alt2(b, gr_class(b, plain, 2, true),
                         gr_seq2(b, gr_literal(b, DGL_STR("\\")), gr_class(b, escaped, 2, false)));
         }
+        if (!below(seed, 4))
+            item = gr_seq2(b, gr_repeat(b, item, below(seed, 2), GR_UNBOUNDED),
+                           gr_literal(b, dgl_str_of(pieces[below(seed, NUM_PIECES)])));
         min = below(seed, 5);
         return gr_repeat(b, item, min, below(seed, 3) ? min + below(seed, 20) : GR_UNBOUNDED);
     }

@@ -249,6 +249,30 @@ static void test_chains(void **state)
     }
 }
 
+/* Many long alternatives are one automaton, not one state each. */
+static void test_many_words(void **state)
+{
+    struct grammar_case c;
+    struct dgl_buf text = {0}, word = {0};
+    (void)state;
+    dgl_buf_puts(&text, "root ::= \"-\"");
+    for (int i = 0; i < 6000; i++)
+        dgl_buf_printf(&text, " | \"w%04d-abcdefghijk-%04d\"", i, 9999 - i);
+    grammar_case_begin(&c);
+    c.budget = grammar_budget(&c.t.log, "G", text.len);
+    if (gbnf_parse(c.b, dgl_str_of(text.p), "root", NULL, &c.root) != DGL_OK ||
+        grammar_compile(c.b, c.root, &c.grammar) != DGL_OK ||
+        matcher_create(&c.t.log, c.grammar, &c.m) != DGL_OK)
+        fail_msg("%s", c.t.text);
+    dgl_buf_puts(&word, "w5999-abcdefghijk-4000");
+    assert_int_equal(grammar_case_feed(&c, word.p, word.len), GRAMMAR_ENDS);
+    word.p[word.len - 1] = '1';
+    assert_int_equal(grammar_case_feed(&c, word.p, word.len), GRAMMAR_REJECTS);
+    dgl_buf_finish(&word);
+    dgl_buf_finish(&text);
+    grammar_case_finish(&c);
+}
+
 /* Expressions that share parts double in size with each level. */
 static void test_doubling(void **state)
 {
@@ -282,7 +306,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deep_mask), cmocka_unit_test(test_chains),
-        cmocka_unit_test(test_doubling), cmocka_unit_test(test_depth)};
+        cmocka_unit_test(test_many_words), cmocka_unit_test(test_doubling),
+        cmocka_unit_test(test_depth)};
     return test_run_table("texts", test_texts, text_rows) +
            test_run_table("ambiguous", test_ambiguous, ambiguous_rows) +
            test_run_table("compiling", test_compile, compile_rows) +

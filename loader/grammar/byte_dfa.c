@@ -137,11 +137,12 @@ struct maker {
     size_t cap_states, cap_edges;
 };
 
-/* Appends a state. Its edges follow by add_edge(). */
+/* Appends a state. Its edges follow by add_edge(). The list of edges exists even if it is empty. */
 static bool add_state(struct maker *m, bool accept)
 {
-    if (!dgl_budget_grow(m->budget, (void **)&m->a.states, &m->cap_states, m->a.num_states + 2,
-                         sizeof(*m->a.states)))
+    if (!dgl_budget_grow(m->budget, (void **)&m->a.states, &m->cap_states,
+                         (size_t)m->a.num_states + 2, sizeof(*m->a.states)) ||
+        !dgl_budget_grow(m->budget, (void **)&m->a.edges, &m->cap_edges, 1, sizeof(*m->a.edges)))
         return false;
     m->a.states[m->a.num_states++] = (struct fa_state){m->a.num_edges, accept};
     m->a.states[m->a.num_states] = (struct fa_state){m->a.num_edges, false};
@@ -159,7 +160,7 @@ static bool add_edge(struct maker *m, uint32_t label, uint32_t target)
         return true;
     }
     if (!dgl_budget_steps(m->budget, 1) ||
-        !dgl_budget_grow(m->budget, (void **)&m->a.edges, &m->cap_edges, m->a.num_edges + 1,
+        !dgl_budget_grow(m->budget, (void **)&m->a.edges, &m->cap_edges, (size_t)m->a.num_edges + 1,
                          sizeof(*m->a.edges)))
         return false;
     m->a.edges[m->a.num_edges++] = (struct fa_edge){label, target};
@@ -501,6 +502,27 @@ static int compare_u32(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+/* Most closures are found in order, or in the opposite order. */
+static void sort_members(uint32_t *members, size_t count)
+{
+    size_t ascending = 1, descending = 1;
+    while (ascending < count && members[ascending - 1] < members[ascending])
+        ascending++;
+    while (descending < count && members[descending - 1] > members[descending])
+        descending++;
+    if (ascending >= count)
+        return;
+    if (descending < count) {
+        qsort(members, count, sizeof(*members), compare_u32);
+        return;
+    }
+    for (size_t i = 0; i < count / 2; i++) {
+        uint32_t swap = members[i];
+        members[i] = members[count - 1 - i];
+        members[count - 1 - i] = swap;
+    }
+}
+
 static bool subsets_init(struct subsets *sets, struct dgl_budget *budget, const struct nfa *nfa,
                          uint32_t accept)
 {
@@ -513,7 +535,8 @@ static bool subsets_init(struct subsets *sets, struct dgl_budget *budget, const 
     if (!dgl_budget_grow(budget, (void **)&sets->table, &cap, sets->num_slots, 4))
         return false;
     memset(sets->table, 0, sets->num_slots * 4);
-    if (!dgl_budget_grow(budget, (void **)&sets->start, &sets->cap_start, 2, sizeof(size_t)))
+    if (!dgl_budget_grow(budget, (void **)&sets->pool, &sets->pool_cap, 1, 4) ||
+        !dgl_budget_grow(budget, (void **)&sets->start, &sets->cap_start, 2, sizeof(size_t)))
         return false;
     sets->start[0] = 0;
     return true;
@@ -587,8 +610,7 @@ static bool subsets_find(struct subsets *sets, const uint32_t *states, size_t nu
     }
     size_t count = len - sets->pool_len;
     uint32_t *members = sets->pool + sets->pool_len;
-    if (count)
-        qsort(members, count, 4, compare_u32);
+    sort_members(members, count);
     size_t at = hash_members(members, count);
     for (; sets->table[at &= sets->num_slots - 1]; at++) {
         uint32_t other = sets->table[at] - 1;

@@ -444,6 +444,7 @@ enum dgl_status gbnf_parse(struct grammar_builder *b, struct dgl_str text, const
     struct parser p = {.b = b, .budget = budget, .text = text, .vocabulary = vocabulary};
     size_t valid = text.len ? dgl_utf8_valid_prefix(text.p, text.len) : 0;
     *root = (struct gr_rule){0};
+    p.text.p = text.len ? text.p : "";
     if (text.len > GR_MAX_TEXT) {
         dgl_budget_fail(budget, DGL_ERR_INVALID_ARG, "the grammar has %zu bytes, at most %u",
                         text.len, GR_MAX_TEXT);
@@ -453,6 +454,8 @@ enum dgl_status gbnf_parse(struct grammar_builder *b, struct dgl_str text, const
         fail_at(&p, valid, "the text is not valid UTF-8");
         goto done;
     }
+    if (!dgl_budget_grow(budget, (void **)&p.items, &p.cap_items, 1, sizeof(*p.items)))
+        goto done;
     skip_space(&p, true);
     while (p.pos < text.len)
         if (!read_rule(&p))

@@ -33,7 +33,7 @@ struct unit {
 
 /* Facts about rules. They are computed by repeated evaluation until none changes. */
 struct rule_facts {
-    bool reachable, nullable, productive, open;
+    bool reachable, nullable, productive;
     uint32_t size, depth; /* states and nesting if the rule is expanded; TOO_LARGE: not regular */
     uint32_t unit;        /* or NONE */
 };
@@ -42,12 +42,11 @@ struct compiler {
     struct grammar_builder *b;
     struct dgl_budget *budget;
     struct rule_facts *rules;
-    uint8_t *facts;      /* by node: bits of the current evaluation */
-    uint32_t *unit_of;   /* by node: unit of a group or of a counted repeat, or NONE */
-    uint32_t *item_dfas; /* by node: index in `items` of the DFA of a class or an item, or NONE */
-    struct automaton *items;
+    uint8_t *facts;    /* by node: bits of the current evaluation */
+    uint32_t *groups;  /* by node: the unit of a repeated group, or NONE */
+    uint32_t *counted; /* by node: the unit of a counted repeat, or NONE */
     struct unit *units;
-    size_t num_units, cap_units, num_items, cap_items;
+    size_t num_units, cap_units;
     uint32_t *queue; /* working memory: rules or nodes */
     size_t cap_queue;
     uint32_t calls;         /* nesting of expanded calls */
@@ -57,13 +56,13 @@ struct compiler {
 
 static bool compiler_init(struct compiler *c, struct grammar_builder *b)
 {
-    size_t cap_rules = 0, cap_facts = 0, cap_units = 0, cap_dfas = 0;
+    size_t cap_rules = 0, cap_facts = 0, cap_groups = 0, cap_counted = 0;
     *c = (struct compiler){.b = b, .budget = b->budget, .inline_states = INLINE_STATES};
     if (!dgl_budget_grow(c->budget, (void **)&c->rules, &cap_rules, b->num_rules + 1,
                          sizeof(*c->rules)) ||
         !dgl_budget_grow(c->budget, (void **)&c->facts, &cap_facts, b->num_nodes, 1) ||
-        !dgl_budget_grow(c->budget, (void **)&c->unit_of, &cap_units, b->num_nodes, 4) ||
-        !dgl_budget_grow(c->budget, (void **)&c->item_dfas, &cap_dfas, b->num_nodes, 4))
+        !dgl_budget_grow(c->budget, (void **)&c->groups, &cap_groups, b->num_nodes, 4) ||
+        !dgl_budget_grow(c->budget, (void **)&c->counted, &cap_counted, b->num_nodes, 4))
         return false;
     memset(c->rules, 0, (b->num_rules + 1) * sizeof(*c->rules));
     for (size_t r = 0; r < b->num_rules; r++) {
@@ -71,8 +70,8 @@ static bool compiler_init(struct compiler *c, struct grammar_builder *b)
         c->rules[r].size = TOO_LARGE;
     }
     memset(c->facts, 0, b->num_nodes);
-    memset(c->unit_of, 0xFF, b->num_nodes * 4);
-    memset(c->item_dfas, 0xFF, b->num_nodes * 4);
+    memset(c->groups, 0xFF, b->num_nodes * 4);
+    memset(c->counted, 0xFF, b->num_nodes * 4);
     return true;
 }
 
@@ -80,13 +79,10 @@ static void compiler_finish(struct compiler *c)
 {
     for (size_t i = 0; i < c->num_units; i++)
         automaton_finish(&c->units[i].a);
-    for (size_t i = 0; i < c->num_items; i++)
-        automaton_finish(&c->items[i]);
     free(c->rules);
     free(c->facts);
-    free(c->unit_of);
-    free(c->item_dfas);
-    free(c->items);
+    free(c->groups);
+    free(c->counted);
     free(c->units);
     free(c->queue);
 }
@@ -278,44 +274,55 @@ static uint32_t new_state(struct compiler *c, struct nfa *nfa)
     return nfa_add_state(c->budget, nfa);
 }
 
-/* Sets *a to the DFA of a class or of another regular expression. Sets it to NULL if the DFA has
- * more than ITEM_STATES states. */
-static bool find_item_dfa(struct compiler *c, uint32_t id, const struct automaton **a)
+/* Makes the DFA of a class or of another regular expression, and stores its number. */
+static bool make_item_dfa(struct compiler *c, uint32_t id, uint32_t *item)
 {
+    const struct gr_node *node = &c->b->nodes[id];
     struct nfa nfa = {0};
-    bool ok = false, too_large = false, regular = c->regular;
-    *a = NULL;
-    if (c->item_dfas[id] == NONE) {
-        const struct gr_node *node = &c->b->nodes[id];
-        uint32_t from = new_state(c, &nfa), to = new_state(c, &nfa);
-        if (c->budget->status != DGL_OK)
-            goto done;
-        if (node->kind == GR_CLASS) {
-            for (uint32_t i = 0; i < node->count; i++)
-                if (!nfa_add_range(c->budget, &nfa, from, c->b->ranges[node->first + i], to))
-                    goto done;
-        } else {
-            c->regular = true;
-            bool added = add_expr(c, &nfa, id, from, to);
-            c->regular = regular;
-            if (!added)
+    struct automaton a = {0};
+    bool ok = false, too_large, regular = c->regular;
+    uint32_t from = new_state(c, &nfa), to = new_state(c, &nfa);
+    uint32_t most = node->kind == GR_CLASS ? GR_MAX_DFA_STATES : ITEM_STATES;
+    if (c->budget->status != DGL_OK)
+        goto done;
+    if (node->kind == GR_CLASS) {
+        for (uint32_t i = 0; i < node->count; i++)
+            if (!nfa_add_range(c->budget, &nfa, from, c->b->ranges[node->first + i], to))
                 goto done;
-        }
-        if (!dgl_budget_grow(c->budget, (void **)&c->items, &c->cap_items, c->num_items + 1,
-                             sizeof(*c->items)) ||
-            !nfa_determinize(c->budget, &nfa, from, to,
-                             node->kind == GR_CLASS ? GR_MAX_DFA_STATES : ITEM_STATES, &too_large,
-                             &c->items[c->num_items]))
+    } else {
+        c->regular = true;
+        bool added = add_expr(c, &nfa, id, from, to);
+        c->regular = regular;
+        if (!added)
             goto done;
-        c->item_dfas[id] = (uint32_t)c->num_items++;
     }
-    *a = &c->items[c->item_dfas[id]];
-    if (!(*a)->num_states)
-        *a = NULL; /* it was too large */
-    ok = true;
+    if (!nfa_determinize(c->budget, &nfa, from, to, most, &too_large, &a))
+        goto done;
+    *item = too_large ? ITEM_TOO_LARGE : gr_dfa_add(c->b, &a).id;
+    ok = c->budget->status == DGL_OK;
 done:
     nfa_finish(&nfa);
     return ok;
+}
+
+/* Sets *a to the DFA of a class or of another regular expression. Sets it to NULL if the DFA has
+ * more than ITEM_STATES states. The builder keeps these DFAs. */
+static bool find_item_dfa(struct compiler *c, uint32_t id, const struct automaton **a)
+{
+    struct grammar_builder *b = c->b;
+    *a = NULL;
+    if (!dgl_budget_grow(c->budget, (void **)&b->items, &b->cap_items, b->num_nodes,
+                         sizeof(*b->items)))
+        return false;
+    while (b->num_items < b->num_nodes)
+        b->items[b->num_items++] = ITEM_UNKNOWN;
+    uint32_t item = b->items[id];
+    if (item == ITEM_UNKNOWN && !make_item_dfa(c, id, &item))
+        return false;
+    b->items[id] = item;
+    if (item != ITEM_TOO_LARGE)
+        *a = &b->dfas[item];
+    return true;
 }
 
 /* Returns the state that ends an item, if a counter can repeat the item: its matches are not empty,
@@ -362,7 +369,9 @@ static bool is_counted(struct compiler *c, const struct gr_node *node, bool *cou
 static bool add_unit_call(struct compiler *c, struct nfa *nfa, int kind, uint32_t id, uint32_t from,
                           uint32_t to)
 {
-    uint32_t *unit = kind == UNIT_RULE ? &c->rules[id].unit : &c->unit_of[id];
+    uint32_t *unit = kind == UNIT_RULE    ? &c->rules[id].unit
+                     : kind == UNIT_GROUP ? &c->groups[id]
+                                          : &c->counted[id];
     if (*unit == NONE) {
         if (!dgl_budget_grow(c->budget, (void **)&c->units, &c->cap_units, c->num_units + 1,
                              sizeof(*c->units)))
@@ -432,25 +441,25 @@ static bool add_repeat(struct compiler *c, struct nfa *nfa, uint32_t id, uint32_
 
 static bool add_call(struct compiler *c, struct nfa *nfa, uint32_t rule, uint32_t from, uint32_t to)
 {
-    struct rule_facts *facts = &c->rules[rule];
-    bool expand = c->regular || facts->size <= c->inline_states;
-    if (!expand) {
+    struct gr_body *body = &c->b->rules[rule];
+    if (!c->regular && c->rules[rule].size > c->inline_states) {
+        const struct rule_facts *facts = &c->rules[rule];
         if (!facts->productive)
             return true;
         return (!facts->nullable || nfa_add_edge(c->budget, nfa, from, NFA_EPSILON, to)) &&
                add_unit_call(c, nfa, UNIT_RULE, rule, from, to);
     }
-    if (!c->b->rules[rule].is_set)
+    if (!body->is_set)
         return fail_rule(c, rule, "is used but has no body");
-    if (facts->open)
+    if (body->open)
         return fail_rule(c, rule, "is recursive, so it cannot be part of a regular expression");
     if (c->calls >= DFA_CALLS)
         return fail_rule(c, rule, "is nested too deep in other rules for a regular expression");
-    facts->open = true;
+    body->open = true;
     c->calls++;
-    bool ok = add_expr(c, nfa, c->b->rules[rule].expr, from, to);
+    bool ok = add_expr(c, nfa, body->expr, from, to);
     c->calls--;
-    facts->open = false;
+    body->open = false;
     return ok;
 }
 
@@ -510,13 +519,13 @@ static bool add_expr(struct compiler *c, struct nfa *nfa, uint32_t id, uint32_t 
 struct gr_dfa gr_dfa_of(struct grammar_builder *b, struct gr_expr expr)
 {
     struct gr_dfa result = {0};
-    struct compiler c = {0};
+    /* Expanding needs no facts about rules. */
+    struct compiler c = {.b = b, .budget = b->budget, .regular = true};
     struct nfa nfa = {0};
     struct automaton a = {0};
     bool too_large;
-    if (b->budget->status != DGL_OK || !compiler_init(&c, b))
-        goto done;
-    c.regular = true;
+    if (b->budget->status != DGL_OK)
+        return result;
     uint32_t from = new_state(&c, &nfa), to = new_state(&c, &nfa);
     if (b->budget->status != DGL_OK || !add_expr(&c, &nfa, expr.id, from, to) ||
         !nfa_determinize(b->budget, &nfa, from, to, GR_MAX_DFA_STATES, &too_large, &a))
@@ -527,7 +536,6 @@ struct gr_dfa gr_dfa_of(struct grammar_builder *b, struct gr_expr expr)
         result = gr_dfa_add(b, &a);
 done:
     nfa_finish(&nfa);
-    compiler_finish(&c);
     return result;
 }
 
@@ -657,7 +665,7 @@ static bool is_unit_rule(const struct unit *unit)
            !a->states[0].accept && is_call(a->edges[0].label);
 }
 
-/* Follows unit rules to the rules that they call. These chains end, as no rule is left-recursive. */
+/* Follows unit rules to the rules that they call. Such chains end: no rule is left-recursive. */
 static void find_aliases(struct compiler *c)
 {
     for (size_t i = 0; i < c->num_units; i++)

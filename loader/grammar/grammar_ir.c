@@ -15,7 +15,7 @@ struct dgl_budget grammar_budget(const struct dgl_log *log, const char *name, si
                                 .refusal = DGL_ERR_INVALID_ARG,
                                 .advice = "; use fewer rules or smaller bounded repeats",
                                 .max_steps = dgl_budget_limit(20000000, 200, len),
-                                .max_bytes = dgl_budget_limit(256u << 20, 400, len)};
+                                .max_bytes = dgl_budget_limit(1u << 30, 1000, len)};
     dgl_budget_start(&budget);
     return budget;
 }
@@ -47,6 +47,10 @@ enum dgl_status grammar_builder_create(struct dgl_budget *budget, struct grammar
         return budget->status;
     }
     b->budget = budget;
+    b->any_text = ITEM_UNKNOWN;
+    /* These lists are indexed even if they are empty. */
+    dgl_budget_grow(budget, (void **)&b->children, &b->cap_children, 1, sizeof(*b->children));
+    dgl_budget_grow(budget, (void **)&b->ranges, &b->cap_ranges, 1, sizeof(*b->ranges));
     add_node(b, (struct gr_node){.kind = GR_NEVER});
     add_node(b, (struct gr_node){.kind = GR_EMPTY});
     if (budget->status != DGL_OK)
@@ -69,6 +73,7 @@ void grammar_builder_destroy(struct grammar_builder **builder)
     free(b->tokens);
     free(b->children);
     free(b->dfas);
+    free(b->items);
     free(b);
     *builder = NULL;
 }
@@ -367,29 +372,51 @@ struct gr_dfa gr_dfa_minus(struct grammar_builder *b, struct gr_dfa left, struct
 
 struct gr_dfa gr_dfa_not(struct grammar_builder *b, struct gr_dfa dfa)
 {
-    struct gr_dfa all = gr_dfa_of(b, gr_repeat(b, gr_any(b), 0, GR_UNBOUNDED));
-    return gr_dfa_minus(b, all, dfa);
+    if (b->any_text == ITEM_UNKNOWN)
+        b->any_text = gr_dfa_of(b, gr_repeat(b, gr_any(b), 0, GR_UNBOUNDED)).id;
+    return gr_dfa_minus(b, (struct gr_dfa){b->any_text}, dfa);
 }
 
-/* Adds the spellings of one byte in a JSON string, except the byte itself. `escape`: the state after a backslash; `hex`:
- * the states after \u00, \u000 and \u001. */
-static bool add_json_byte(struct dgl_budget *budget, struct nfa *nfa, uint32_t escape,
-                          const uint32_t hex[3], uint8_t byte, uint32_t to)
+static bool has_escape(uint32_t byte)
+{
+    return byte < 0x20 || byte == '"' || byte == '\\' || byte == '/';
+}
+
+/* Adds the escapes of one byte in a JSON string. `escape`: the state after a backslash; `hex`: the
+ * states after \u000 and \u001. */
+static bool add_json_escapes(struct dgl_budget *budget, struct nfa *nfa, uint32_t escape,
+                             const uint32_t hex[2], uint8_t byte, uint32_t to)
 {
     static const char shorts[] = "\"\"\\\\//b\bf\fn\nr\rt\t"; /* letter and byte */
+    static const char lower[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
     bool ok = true;
     for (size_t i = 0; ok && i < sizeof(shorts) - 1; i += 2)
         if ((uint8_t)shorts[i + 1] == byte)
             ok = nfa_add_edge(budget, nfa, escape, LABEL_BYTES(shorts[i], shorts[i]), to);
-    if (ok && byte < 0x20) {
-        uint32_t digit = byte & 15, state = hex[1 + (byte >> 4)];
-        ok = nfa_add_edge(budget, nfa, state,
-                          LABEL_BYTES("0123456789abcdef"[digit], "0123456789abcdef"[digit]), to);
-        if (ok && digit > 9)
-            ok = nfa_add_edge(budget, nfa, state, LABEL_BYTES('A' + digit - 10, 'A' + digit - 10),
-                              to);
+    if (byte >= 0x20 || !ok)
+        return ok;
+    char low = lower[byte & 15], high = upper[byte & 15];
+    return nfa_add_edge(budget, nfa, hex[byte >> 4], LABEL_BYTES(low, low), to) &&
+           (low == high || nfa_add_edge(budget, nfa, hex[byte >> 4], LABEL_BYTES(high, high), to));
+}
+
+/* Adds the spellings of an edge in a JSON string. */
+static bool add_json_edge(struct dgl_budget *budget, struct nfa *nfa, uint32_t from,
+                          uint32_t escape, const uint32_t hex[2], struct fa_edge edge)
+{
+    uint32_t last = label_last(edge.label);
+    for (uint32_t byte = label_first(edge.label), end; byte <= last; byte = end) {
+        end = byte + 1;
+        if (has_escape(byte) &&
+            !add_json_escapes(budget, nfa, escape, hex, (uint8_t)byte, edge.target))
+            return false;
+        while (!has_escape(byte) && end <= last && !has_escape(end))
+            end++;
+        if ((!has_escape(byte) || byte == '/') &&
+            !nfa_add_edge(budget, nfa, from, LABEL_BYTES(byte, end - 1), edge.target))
+            return false;
     }
-    return ok;
+    return true;
 }
 
 struct gr_dfa gr_dfa_json_escaped(struct grammar_builder *b, struct gr_dfa dfa)
@@ -407,14 +434,13 @@ struct gr_dfa gr_dfa_json_escaped(struct grammar_builder *b, struct gr_dfa dfa)
     if (b->budget->status != DGL_OK)
         goto done;
     for (uint32_t s = 0; s < n; s++) {
-        uint32_t chain[6], hex[3]; /* after \ and \u, \u0, \u00, \u000, \u001 */
+        uint32_t chain[6]; /* the states after \, \u, \u0, \u00, \u000 and \u001 */
         if (from->states[s].accept && !nfa_add_edge(b->budget, &nfa, s, NFA_EPSILON, n))
             goto done;
         for (size_t i = 0; i < 6; i++)
             chain[i] = nfa_add_state(b->budget, &nfa);
         if (b->budget->status != DGL_OK)
             goto done;
-        memcpy(hex, chain + 3, sizeof(hex));
         if (!nfa_add_edge(b->budget, &nfa, s, LABEL_BYTES('\\', '\\'), chain[0]) ||
             !nfa_add_edge(b->budget, &nfa, chain[0], LABEL_BYTES('u', 'u'), chain[1]) ||
             !nfa_add_edge(b->budget, &nfa, chain[1], LABEL_BYTES('0', '0'), chain[2]) ||
@@ -422,21 +448,9 @@ struct gr_dfa gr_dfa_json_escaped(struct grammar_builder *b, struct gr_dfa dfa)
             !nfa_add_edge(b->budget, &nfa, chain[3], LABEL_BYTES('0', '0'), chain[4]) ||
             !nfa_add_edge(b->budget, &nfa, chain[3], LABEL_BYTES('1', '1'), chain[5]))
             goto done;
-        for (uint32_t e = from->states[s].first; e < from->states[s + 1].first; e++) {
-            static const uint8_t plain[][2] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0xFF}};
-            uint32_t first = label_first(from->edges[e].label),
-                     last = label_last(from->edges[e].label), to = from->edges[e].target;
-            for (size_t i = 0; i < 3; i++) {
-                uint32_t low = first > plain[i][0] ? first : plain[i][0],
-                         high = last < plain[i][1] ? last : plain[i][1];
-                if (low <= high &&
-                    !nfa_add_edge(b->budget, &nfa, s, LABEL_BYTES(low, high), to))
-                    goto done;
-            }
-            for (uint32_t byte = first; byte <= last && byte <= '\\'; byte++)
-                if (!add_json_byte(b->budget, &nfa, chain[0], hex, (uint8_t)byte, to))
-                    goto done;
-        }
+        for (uint32_t e = from->states[s].first; e < from->states[s + 1].first; e++)
+            if (!add_json_edge(b->budget, &nfa, s, chain[0], chain + 4, from->edges[e]))
+                goto done;
     }
     if (!nfa_determinize(b->budget, &nfa, 0, n, GR_MAX_DFA_STATES, &too_large, &a))
         goto done;

@@ -8,6 +8,9 @@
 #include "core/base/mem.h"
 #include "loader/grammar/byte_dfa.h"
 
+#define ITEM_UNKNOWN   UINT32_MAX
+#define ITEM_TOO_LARGE (UINT32_MAX - 1)
+
 enum gr_kind {
     GR_NEVER,
     GR_EMPTY,
@@ -36,6 +39,7 @@ struct gr_body {
     char *name;
     uint32_t expr; /* id of the body */
     bool is_set;
+    bool open; /* its body is being expanded */
 };
 
 struct grammar_builder {
@@ -48,6 +52,11 @@ struct grammar_builder {
     uint32_t *children;
     struct automaton *dfas;
     struct dgl_buf bytes; /* of literals */
+    /* By node: the DFA of a class or of a counted item, ITEM_UNKNOWN, or ITEM_TOO_LARGE. Only the
+     * first num_items nodes have an entry yet. */
+    uint32_t *items;
+    size_t num_items, cap_items;
+    uint32_t any_text; /* DFA of all texts, or ITEM_UNKNOWN */
     size_t num_nodes, cap_nodes, num_rules, cap_rules, num_ranges, cap_ranges;
     size_t num_tokens, cap_tokens, num_children, cap_children, num_dfas, cap_dfas;
 };

@@ -17,7 +17,11 @@ enum {
     /* The store is collected before an operation if it has more than this. */
     KEEP_CONFS = 50000,
     KEEP_TOPS = 500000,
-    KEEP_STACKS = 200000
+    KEEP_STACKS = 200000,
+    /* An operation that needs more than this is too ambiguous. */
+    MAX_CONFS = 500000,
+    MAX_STACKS = 500000,
+    PART_BYTES = 4096 /* of a text, which are one operation */
 };
 
 /* A set of stacks: for each state to return to, the set of stacks below it. Equal sets are one
@@ -65,7 +69,7 @@ struct matcher {
     struct {
         uint32_t conf;
         uint64_t offset;
-    } marks[MATCHER_MAX_MARKS];
+    } marks[MATCHER_MAX_MARKS + 1]; /* the last one is for operations */
     uint32_t num_marks;
     /* The running operation. */
     enum dgl_status status;
@@ -143,15 +147,19 @@ static uint32_t fail_memory(struct matcher *m)
     return 0;
 }
 
-bool matcher_steps(struct matcher *m, uint32_t count)
+static uint32_t fail_ambiguous(struct matcher *m)
 {
-    if (m->status == DGL_OK && count <= m->steps_left) {
-        m->steps_left -= count;
-        return true;
-    }
     if (m->status == DGL_OK)
         m->status = DGL_ERR_INVALID_ARG;
-    return false;
+    return 0;
+}
+
+bool matcher_steps(struct matcher *m, uint32_t count)
+{
+    if (count > m->steps_left)
+        return fail_ambiguous(m);
+    m->steps_left -= count;
+    return m->status == DGL_OK;
 }
 
 /* Returns the set with these entries, sorted. Returns STACK_NONE if it is too deep, or on failure.
@@ -173,6 +181,8 @@ static uint32_t stack_intern(struct matcher *m, struct store *s, const struct st
         m->too_deep = true;
         return STACK_NONE;
     }
+    if (s->num_stacks >= MAX_STACKS)
+        return fail_ambiguous(m);
     if (!table_reserve(&s->stack_table, s, stack_hash) ||
         !dgl_grow((void **)&s->stacks, &s->cap_stacks, s->num_stacks + 1, sizeof(*s->stacks)) ||
         !dgl_grow((void **)&s->entries, &s->cap_entries, s->num_entries + count,
@@ -212,6 +222,8 @@ static uint32_t conf_intern(struct matcher *m, struct store *s, const struct gr_
         hash = mix(mix(mix(hash, tops[i].state), tops[i].count), tops[i].stack);
         reads_tokens |= state->first_token < state[1].first_token;
     }
+    if (s->num_confs >= MAX_CONFS)
+        return fail_ambiguous(m);
     if (!table_reserve(&s->conf_table, s, conf_hash) ||
         !dgl_grow((void **)&s->confs, &s->cap_confs, s->num_confs + 1, sizeof(*s->confs)) ||
         !dgl_grow((void **)&s->tops, &s->cap_tops, s->num_tops + count, sizeof(*s->tops)))
@@ -296,7 +308,7 @@ done:
 /* Keeps the current configuration and those of the marks, and drops all others. */
 static bool collect(struct matcher *m)
 {
-    uint32_t confs[MATCHER_MAX_MARKS + 1];
+    uint32_t confs[MATCHER_MAX_MARKS + 2];
     uint32_t *copies = dgl_new_array(uint32_t, m->store.num_stacks);
     struct store fresh = {0};
     bool ok = false;
@@ -407,7 +419,7 @@ static void make_add(struct matcher *m, uint32_t state, uint32_t count, uint32_t
         }
     }
     if (m->num_made >= MATCHER_MAX_TOPS) {
-        m->status = DGL_ERR_INVALID_ARG;
+        fail_ambiguous(m);
         return;
     }
     index = m->num_made++;
@@ -643,27 +655,35 @@ void matcher_reset(struct matcher *m)
     m->offset = 0;
 }
 
+/* Long texts are read in parts, so that the store is collected between them. Until the end the old
+ * configuration is a mark. */
 enum dgl_status matcher_advance(struct matcher *m, const void *bytes, size_t len, bool *ok)
 {
-    enum dgl_status status = matcher_begin(m);
+    enum dgl_status status = DGL_OK;
     const uint8_t *at = bytes;
-    uint32_t conf = m->conf;
-    uint64_t offset = m->offset;
-    *ok = false;
-    for (size_t i = 0; status == DGL_OK && i < len && conf; i++) {
-        if (i % 4096 == 4095)
-            m->steps_left = MATCHER_MAX_STEPS; /* long texts: the limit is one of each part */
-        conf = matcher_step(m, conf, at[i]);
-        m->offset = offset + i;
+    uint32_t mark = m->num_marks++;
+    m->marks[mark].conf = m->conf;
+    m->marks[mark].offset = m->offset;
+    *ok = true;
+    for (size_t i = 0; i < len && *ok && status == DGL_OK; i++) {
+        if (i % PART_BYTES == 0)
+            TRY(matcher_begin(m));
+        uint32_t next = matcher_step(m, m->conf, at[i]);
+        *ok = next;
+        if (next) {
+            m->conf = next;
+            m->offset++;
+        } else {
+            status = matcher_end(m);
+        }
     }
-    if (status == DGL_OK)
-        status = matcher_end(m);
-    m->offset = offset;
-    *ok = status == DGL_OK && conf;
-    if (*ok) {
-        m->conf = conf;
-        m->offset += len;
+done:
+    *ok = *ok && status == DGL_OK;
+    if (!*ok) {
+        m->conf = m->marks[mark].conf;
+        m->offset = m->marks[mark].offset;
     }
+    m->num_marks = mark;
     return status;
 }
 
@@ -826,6 +846,9 @@ static bool path_follow(const struct matcher *m, struct path *path, struct dgl_b
     }
     for (uint32_t e = state->first_call; e < state[1].first_call; e++) {
         uint32_t cost = grammar_entry_cost(g, g->calls[e].entry);
+        /* A rule that may be empty is not called for that: the state has the edges after it. */
+        if (!cost)
+            continue;
         if (g->calls[e].ret != GR_TAIL)
             cost += g->states[g->calls[e].ret].cost;
         if (cost < best) {

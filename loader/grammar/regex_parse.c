@@ -642,6 +642,7 @@ enum dgl_status regex_parse(struct grammar_builder *b, struct dgl_str pattern, b
     struct part whole;
     size_t valid = pattern.len ? dgl_utf8_valid_prefix(pattern.p, pattern.len) : 0;
     *out = gr_never(b);
+    p.text.p = pattern.len ? pattern.p : "";
     if (pattern.len > GR_MAX_TEXT) {
         dgl_budget_fail(budget, DGL_ERR_INVALID_ARG, "a pattern has %zu bytes, at most %u",
                         pattern.len, GR_MAX_TEXT);

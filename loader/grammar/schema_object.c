@@ -407,8 +407,8 @@ static struct gr_expr other_key(struct object *o)
         names[i] = spellings(r, o->properties[i].name);
     struct gr_dfa declared = gr_dfa_of(r->b, gr_alt(r->b, names, o->num_properties));
     free(names);
-    struct gr_expr parts[] = {quote, gr_dfa_expr(r->b, gr_dfa_minus(r->b, r->any_escaped, declared)),
-                              quote};
+    struct gr_expr parts[] = {
+        quote, gr_dfa_expr(r->b, gr_dfa_minus(r->b, r->any_escaped, declared)), quote};
     return gr_seq(r->b, parts, 3);
 }
 

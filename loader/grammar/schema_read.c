@@ -504,12 +504,13 @@ static size_t hash_parts(const struct schema_part *parts, size_t count)
 static bool same_parts(const struct schema_reader *r, uint32_t all, const struct schema_part *parts,
                        size_t count)
 {
-    const struct schema_part *mine = r->parts + r->alls[all].first;
     if (r->alls[all].count != count)
         return false;
-    for (size_t i = 0; i < count; i++)
-        if (mine[i].schema != parts[i].schema || mine[i].kind != parts[i].kind)
+    for (size_t i = 0; i < count; i++) {
+        const struct schema_part *mine = &r->parts[r->alls[all].first + i];
+        if (mine->schema != parts[i].schema || mine->kind != parts[i].kind)
             return false;
+    }
     return true;
 }
 
@@ -521,7 +522,8 @@ static bool grow_table(struct schema_reader *r)
         return false;
     memset(table, 0, slots * sizeof(*table));
     for (size_t i = 0; i < r->num_alls; i++) {
-        size_t at = hash_parts(r->parts + r->alls[i].first, r->alls[i].count);
+        const struct schema_all *all = &r->alls[i];
+        size_t at = hash_parts(all->count ? r->parts + all->first : NULL, all->count);
         while (table[at &= slots - 1])
             at++;
         table[at] = (uint32_t)i + 1;

@@ -50,6 +50,26 @@ enum {
     "*)*)(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
 #define HEX(n) "[0-9A-Fa-f]{" #n "}"
 
+/* The path of a relative reference has no colon in its first segment. */
+#define TAIL(char) "(?:\\?(?:" char "|[/?])*)?(?:#(?:" char "|[/?])*)?"
+#define SEGMENT    "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|" PCT ")"
+#define RELATIVE                                                                                   \
+    "(?://" REG "+(?::[0-9]{1,5})?(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" SEGMENT      \
+    "+(?:/" PCHAR "*)*)?" TAIL(PCHAR)
+#define POINTER "(?:/(?:[^~/]|~[01])*)*"
+/* Expressions without back references and with at most two levels of groups, which all dialects
+ * accept. */
+#define RE_ATOM                                                                                    \
+    "(?:[A-Za-z0-9 _,:;=@#%&!~'<>-]|\\\\[dDwWsS.()*+?|^$/]|\\.|\\[\\^?(?:a-z|A-Z|0-9|\\\\[dws]|["  \
+    "A-Za-z0-9_ .])+\\])"
+#define RE_TIMES          "(?:[*+?]|\\{[0-9]\\})?"
+#define RE_SEQUENCE(item) "(?:" item RE_TIMES ")*"
+#define RE_WAYS(item)     RE_SEQUENCE(item) "(?:\\|" RE_SEQUENCE(item) ")*"
+#define RE_INNER          "(?:" RE_ATOM "|\\((?:\\?:)?" RE_WAYS(RE_ATOM) "\\))"
+#define RE_OUTER          "(?:" RE_ATOM "|\\((?:\\?:)?" RE_WAYS(RE_INNER) "\\))"
+#define VARIABLE          "[A-Za-z0-9_]+(?:\\.[A-Za-z0-9_]+)*(?::[1-9][0-9]{0,2}|\\*)?"
+#define ANYTHING          "[^]*"
+
 static const struct format {
     const char *name, *exact, *wide;
 } formats[] = {
@@ -63,6 +83,18 @@ static const struct format {
     {"hostname", HOST, "[^:/@]*"},
     {"ipv4", IPV4, "[0-9.]*"},
     {"ipv6", IPV6, "[^]*:[^]*"},
+    /* Subsets: ASCII only, and common forms. */
+    {"uri-reference", "(?:" URI "|" RELATIVE ")", ANYTHING},
+    {"iri", URI, "[A-Za-z][A-Za-z0-9+.-]*:[^]*"},
+    {"iri-reference", "(?:" URI "|" RELATIVE ")", ANYTHING},
+    {"uri-template",
+     "(?:[A-Za-z0-9._~:/?#@!$&()*+,;=-]|" PCT "|\\{[+#./;?&]?" VARIABLE "(?:," VARIABLE ")*\\})*",
+     ANYTHING},
+    {"idn-email", LOCAL "@" DOMAIN, "[^]*@[^]*"},
+    {"idn-hostname", HOST, "[^:/@]*"},
+    {"json-pointer", POINTER, ANYTHING},
+    {"relative-json-pointer", "(?:0|[1-9][0-9]{0,8})(?:#|" POINTER ")", ANYTHING},
+    {"regex", "\\^?" RE_WAYS(RE_OUTER) "\\$?", ANYTHING},
 };
 
 static const struct format *find_format(struct dgl_str name)

@@ -337,11 +337,13 @@ static void walk_near(struct walker *w, const struct gr_loop *loop, uint32_t con
 
 /* --- masks --- */
 
-/* Returns how many items a counted repeat may still read. */
+/* Returns how many items the loop of a top may still read. The items of a loop within an item of a
+ * counted repeat are not those that the repeat counts. */
 static uint32_t items_left(const struct grammar *g, const struct gr_top *top)
 {
     uint32_t counter = g->states[top->state].counter;
-    if (!counter || g->counters[counter].max == GR_UNBOUNDED)
+    bool counts = counter && g->states[top->state].accept;
+    if (!counts || g->counters[counter].max == GR_UNBOUNDED)
         return NONE;
     return g->counters[counter].max - top->count;
 }

@@ -12,6 +12,8 @@ void fuzz_one(struct dgl_str input)
     struct gr_rule root = {0};
     fuzz_log_init(&log);
     struct dgl_budget budget = grammar_budget(&log.log, "G", 0);
+    budget.max_steps = 500000; /* so that inputs are quick */
+    dgl_budget_start(&budget);
     enum dgl_status status = grammar_builder_create(&budget, &b);
     if (status == DGL_OK)
         status = gbnf_parse(b, text, "root", NULL, &root);

@@ -36,6 +36,8 @@ void fuzz_one(struct dgl_str input)
     struct gr_expr expr = {0};
     fuzz_log_init(&log);
     struct dgl_budget budget = grammar_budget(&log.log, "P", 0);
+    budget.max_steps = 500000; /* so that inputs are quick */
+    dgl_budget_start(&budget);
     enum dgl_status status = grammar_builder_create(&budget, &b);
     if (status == DGL_OK)
         status = regex_parse(b, pattern, search, &expr);

@@ -67,7 +67,7 @@ static struct gr_expr random_expr(struct grammar_builder *b, const struct gr_rul
     case 10:
         item = random_expr(b, rules, num_rules, depth - 1, seed);
         min = below(seed, 3);
-        max = min + below(seed, 4);
+        max = min + below(seed, below(seed, 4) ? 4 : 25);
         return gr_repeat(b, item, min, below(seed, 3) ? max : GR_UNBOUNDED);
     default:
         /* A repeat of characters, perhaps with escapes: often counted. */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "loader/grammar/json_schema.h"
 #include "loader/grammar/token_mask.h"
 
 /* Number of allocations that still succeed; negative means no limit. */
@@ -88,6 +89,32 @@ done:
     return status;
 }
 
+static enum dgl_status run_schema(const struct dgl_log *log, const char *schema, const char *input)
+{
+    enum dgl_status status;
+    struct dgl_budget budget = grammar_budget(log, "S", strlen(schema));
+    struct dgl_buf warnings = {0};
+    const struct json_schema_options options = {.warnings = &warnings};
+    struct grammar_builder *b = NULL;
+    struct grammar *grammar = NULL;
+    struct matcher *m = NULL;
+    struct gr_rule root;
+    bool ok;
+    TRY(grammar_builder_create(&budget, &b));
+    TRY(json_schema_parse(b, dgl_str_of(schema), &options, &root));
+    TRY(grammar_compile(b, root, &grammar));
+    TRY(matcher_create(log, grammar, &m));
+    TRY(matcher_advance(m, input, strlen(input), &ok));
+    assert_true(ok && matcher_may_end(m) && warnings.len);
+done:
+    countdown = -1;
+    matcher_destroy(&m);
+    grammar_unref(&grammar);
+    grammar_builder_destroy(&b);
+    dgl_buf_finish(&warnings);
+    return status;
+}
+
 struct row {
     const char *name;
     enum dgl_status (*run)(const struct dgl_log *log, const char *text, const char *input);
@@ -102,6 +129,13 @@ static const struct row rows[] = {
     {"ambiguous", run, "root ::= (a | b)+ \"1\"\na ::= \"a\" a? | \"ab\"\nb ::= \"a\" b? | \"b\"",
      "aaabab1"},
     {"regular expressions", run_dfas, "^(?:[a-c\\d]{2,5}|\\p{Nd}+|x$|[^\\w\\s])", "ab1"},
+    {"schemas", run_schema,
+     "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^[ab]+$\","
+     "\"maxLength\":3},\"b\":{\"oneOf\":[{\"type\":\"integer\",\"minimum\":2,\"multipleOf\":2},"
+     "{\"const\":\"x\"}]},\"c\":{\"$ref\":\"#/$defs/d\"}},\"required\":[\"c\"],"
+     "\"patternProperties\":{\"z\":{\"format\":\"z\"}},\"$defs\":{\"d\":{\"type\":\"array\","
+     "\"prefixItems\":[{\"enum\":[[1],null]}]}}}",
+     "{\"a\":\"ab\",\"b\":4,\"c\":[null],\"z\":\"y\"}"},
 };
 
 static void test_allocations(void **state)

@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/base/thread.h"
 #include "loader/grammar/token_mask.h"
 #include "loader/tokenizer/tokenizer.h"
 #include "tests/support/grammar_source.h"
@@ -59,7 +60,7 @@ static int32_t pick(const struct grammar_vocabulary *v, const uint32_t *bits, ui
     return -1;
 }
 
-/* After the text, a shortest completion is a text of the grammar, and forced bytes are its start. */
+/* A shortest completion makes a text of the grammar, and forced bytes are its start. */
 static void check_completion(struct grammar_case *c, struct grammar_source *s,
                              const struct dgl_buf *text)
 {
@@ -99,7 +100,11 @@ static void check_grammar(uint64_t number, size_t *compared)
         struct dgl_buf text = {0};
         matcher_reset(c.m);
         for (int point = 0; point < POINTS; point++) {
-            if (token_mask(masks, c.m, bits) != DGL_OK)
+            enum dgl_status status = token_mask(masks, c.m, bits);
+            /* Counters in counters may be too ambiguous. */
+            if (status != DGL_OK && strstr(c.t.text, "too ambiguous"))
+                break;
+            if (status != DGL_OK)
                 fail_msg("grammar %llu: %s", (unsigned long long)number, c.t.text);
             uint32_t set = compare_source(&c, &s, &v, bits, &text, number);
             check_completion(&c, &s, &text);
@@ -147,6 +152,7 @@ static const struct language languages[] = {
     {"keys", "root ::= \"\\\"\" (\"ab\" \"\\\"1\" | \"a\" \"\\\"11\" | [^\"\\\\]* \"\\\"a\")"},
     {"counted, then its own characters", "root ::= [^\"]{1,3} \"a\" \"1\""},
     {"identifiers", "root ::= [\\x20-\\x60b-\\x7e] [\\x20-\\x7e]* \"\\\"\""},
+    {"a loop in a counted item", "root ::= ([a1b]+ \"(\" | [^a1b()]+ \")\"){1,2} \"()\""},
     {"ambiguous", "root ::= (\"a\" | \"ab\" | \"b\" | \"aba\")+ \"1\""},
 };
 
@@ -257,6 +263,73 @@ static void test_no_token(void **state)
     token_masks_destroy(&masks);
     grammar_vocabulary_finish(&v);
     grammar_case_finish(&c);
+}
+
+/* --- sharing --- */
+
+struct shared {
+    struct grammar *grammar;
+    struct token_trie *trie;
+    uint32_t bits[8][16]; /* by thread */
+};
+
+static enum dgl_status mask_in_thread(void *ctx, size_t index)
+{
+    struct shared *shared = ctx;
+    struct token_masks *masks = NULL;
+    struct matcher *m = NULL;
+    bool ok;
+    enum dgl_status status = token_masks_create(NULL, shared->grammar, shared->trie, &masks);
+    if (status == DGL_OK)
+        status = matcher_create(NULL, shared->grammar, &m);
+    for (int i = 0; i < 50 && status == DGL_OK; i++) {
+        status = token_mask(masks, m, shared->bits[index]);
+        if (status == DGL_OK)
+            status = matcher_advance(m, i ? "a" : "\"", 1, &ok);
+    }
+    matcher_destroy(&m);
+    token_masks_destroy(&masks);
+    return status;
+}
+
+/* Threads share a grammar and a trie, and make its slices at once. */
+static void test_threads(void **state)
+{
+    struct grammar_case c;
+    struct grammar_vocabulary v;
+    struct shared shared = {0};
+    uint64_t seed = 5;
+    (void)state;
+    grammar_case_gbnf(&c, "root ::= \"\\\"\" [^\"\\\\]{1,90} \"\\\"\"");
+    grammar_vocabulary_random(&v, 200, &seed);
+    assert_true(token_trie_mask_words(v.trie) <= 16);
+    shared.grammar = c.grammar;
+    shared.trie = v.trie;
+    assert_int_equal(dgl_parallel_for(4, 8, mask_in_thread, &shared), DGL_OK);
+    for (size_t i = 1; i < 8; i++)
+        assert_memory_equal(shared.bits[i], shared.bits[0], sizeof(shared.bits[0]));
+    grammar_vocabulary_finish(&v);
+    grammar_case_finish(&c);
+}
+
+/* --- wrong spellings --- */
+
+static void test_wrong_spellings(void **state)
+{
+    static const uint32_t offsets[] = {0, 2, 1};
+    static const char *const none[] = {"0 tokens", "at least 1"};
+    static const char *const descending[] = {"token 1", "begins at 2", "ends at 1"};
+    struct token_trie *trie = NULL;
+    struct test_log t;
+    (void)state;
+    struct token_spellings spellings = {.bytes = (const uint8_t *)"ab", .offsets = offsets};
+    test_log_init(&t, DGL_LOG_ERROR);
+    assert_refusal(&t, token_trie_create(&t.log, &spellings, &trie), DGL_ERR_INVALID_ARG, none);
+    spellings.num_tokens = 2;
+    test_log_clear(&t);
+    assert_refusal(&t, token_trie_create(&t.log, &spellings, &trie), DGL_ERR_INVALID_ARG,
+                   descending);
+    assert_null(trie);
 }
 
 /* --- a large vocabulary --- */
@@ -384,8 +457,9 @@ static void test_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random), cmocka_unit_test(test_named_tokens),
-        cmocka_unit_test(test_no_token), cmocka_unit_test(test_large)};
+        cmocka_unit_test(test_random),          cmocka_unit_test(test_named_tokens),
+        cmocka_unit_test(test_no_token),        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_wrong_spellings), cmocka_unit_test(test_large)};
     return test_run_table("languages", test_enumeration, languages) +
            cmocka_run_group_tests_name("masks", tests, NULL, NULL);
 }

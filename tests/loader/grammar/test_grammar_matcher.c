@@ -35,6 +35,7 @@ static const struct row rows[] = {
      "n  !"},
     {"full counter", "root ::= [a-z]{2,18} \">\"", "abcdefghijklmnopqr", ">", ">"},
     {"no recursion", "root ::= x\nx ::= \"a\" x x | \"b\"", "aa", "", "bbb"},
+    {"rules that may be empty", "root ::= a{7,} \"b\"\na ::= \"\" | \"a\" a? a?", "a", "", "b"},
     {"json", grammar_json, "{\"a\":[1,{\"b\"", ":", ":0}]}"},
 };
 

@@ -1,6 +1,7 @@
-/* Memory exhaustion in `dopplergl serve`: each allocation during a request fails once, alone or with
- * all that follow. The answer must be the one with enough memory, or an error of the server, and the next request must be
- * answered as if nothing had happened. This program is also the server. */
+/* Memory exhaustion in `dopplergl serve`: each allocation during a request fails once, alone or
+ * with all that follow. The answer must be the one with enough memory, or an error of the server,
+ * and the next request must be answered as if nothing had happened. This program is also the
+ * server. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* A wall clock that jumps an hour ahead and back while `dopplergl serve` answers. Timeouts, measured
- * times and waits must not depend on it. This program is also the server. */
+/* A wall clock that jumps an hour ahead and back while `dopplergl serve` answers. Timeouts and
+ * measured times must not depend on it, nor any wait. This program is also the server. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>

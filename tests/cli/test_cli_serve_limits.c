@@ -401,9 +401,44 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(connections_are_counted),
 };
 
+/* Addresses of one network of IPv6 are one client, others are not. */
+struct pair {
+    const char *name, *first, *second;
+    int status;
+};
+static const struct pair pairs[] = {
+    {"an address twice", "192.0.2.1", "192.0.2.1", 429},
+    {"neighbours of IPv4", "192.0.2.1", "192.0.2.2", 200},
+    {"one /64", "2001:db8:1:2::1", "2001:db8:1:2:ffff::7", 429},
+    {"one /64, spelled otherwise", "2001:db8:1:2::1", "2001:0DB8:1:2:0:0:0:9", 429},
+    {"two /64", "2001:db8:1:2::1", "2001:db8:1:3::1", 200},
+    {"IPv4 in IPv6", "::ffff:192.0.2.1", "::ffff:192.0.2.2", 200},
+};
+
+static void test_pair(void **state)
+{
+    const struct pair *row = *state;
+    struct server s;
+    struct reply r;
+    char first[128], second[128];
+    server_start(&s, (const char *const[]){"--parallel", "2", "--trust-proxy", "127.0.0.1", "-c",
+                                           "256", "--max-client-requests", "1", NULL});
+    snprintf(first, sizeof(first), "X-Forwarded-For: %s\r\n", row->first);
+    snprintf(second, sizeof(second), "X-Forwarded-For: %s\r\n", row->second);
+    const int fd = send_with(&s, first, "{\"prompt\":\"Once\"," ENDLESS "}");
+    server_wait_for_metric(&s, "requests_running", 1);
+    server_call(&s, "POST", TEXT, second, "{\"prompt\":\"A dog\",\"max_tokens\":1}", &r);
+    if (r.status != row->status)
+        fail_msg("%s: status %d, wanted %d: %s", row->name, r.status, row->status, r.body);
+    reply_finish(&r);
+    close(fd);
+    server_end(&s);
+}
+
 int main(void)
 {
     int failures = cmocka_run_group_tests_name("serve: limits", tests, NULL, NULL);
     failures += test_run_table("serve: limit", test_limit, limits);
+    failures += test_run_table("serve: addresses", test_pair, pairs);
     return failures;
 }

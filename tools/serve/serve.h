@@ -296,6 +296,9 @@ void serve_embed_end(struct serve_exchange *ex);
 int serve_engine_run(struct serve *s);
 /* Releases requests that will not be answered. The batch must be gone. */
 void serve_engine_drop(struct serve *s);
+/* Returns true if two addresses count as one client: they are equal, or addresses of IPv6 with the
+ * same first 64 bits. A network assigns each of its clients that many addresses at least. */
+bool serve_client_is_same(const char *a, const char *b);
 /* Returns true for an address, ADDRESS/BITS, or "unix": a value of --trust-proxy. */
 bool serve_client_is_net(const char *text);
 /* Returns true if the address, or the default if it is NULL, can only be reached from this

@@ -59,6 +59,19 @@ static bool contains(const struct net *net, const struct net *address)
            (rest == 0 || ((net->bytes[whole] ^ address->bytes[whole]) >> (8 - rest)) == 0);
 }
 
+bool serve_client_is_same(const char *a, const char *b)
+{
+    static const unsigned char local[8]; /* of ::1 and IPv4 */
+    struct net one, other;
+    if (strcmp(a, b) == 0)
+        return true;
+    if (!strchr(a, ':') || !strchr(b, ':') || !parse_net(dgl_str_of(a), false, &one) ||
+        !parse_net(dgl_str_of(b), false, &other) || memcmp(one.bytes, local, sizeof(local)) == 0)
+        return false;
+    one.bits = 64;
+    return contains(&one, &other);
+}
+
 static bool is_trusted(const struct options *opt, struct dgl_str text)
 {
     struct net address, net;

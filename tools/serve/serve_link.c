@@ -84,7 +84,7 @@ unsigned serve_link_count(const struct serve *s, const char *client)
 {
     unsigned count = 0;
     for (const struct serve_link *link = s->links; link; link = link->next)
-        count += strcmp(link->client, client) == 0;
+        count += serve_client_is_same(link->client, client);
     return count;
 }
 

@@ -184,7 +184,7 @@ static void write_top(const struct serve_choice *c, struct dgl_json_writer *w,
         bool taken = false;
         for (size_t k = 0; k < count; k++)
             taken |= (k < i || k == chosen) && i != chosen && k != i &&
-                     names[k].len == names[i].len &&
+                     names[k].len == names[i].len && names[i].len > 0 &&
                      memcmp(names[k].p, names[i].p, names[i].len) == 0;
         char id[32];
         snprintf(id, sizeof(id), "token_id:%d", all[i].id);

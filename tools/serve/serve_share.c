@@ -109,7 +109,7 @@ bool serve_share_join(struct serve_exchange *ex)
     struct serve_tenant *t;
     pthread_mutex_lock(&s->lock);
     for (t = s->shares.tenants; t; t = t->next)
-        if (t->key == ex->key && (t->key || strcmp(t->client, ex->client) == 0))
+        if (t->key == ex->key && (t->key || serve_client_is_same(t->client, ex->client)))
             break;
     if (!t && (t = dgl_new(struct serve_tenant))) {
         t->key = ex->key;

@@ -1,5 +1,5 @@
-/* Reads the files of special tokens, and leaves tokens without a row out of them. Input: a byte with
- * the number of rows, then separated by NUL bytes tokenizer.json (empty: a small one),
+/* Reads the files of special tokens, and leaves tokens without a row out of them. Input: a byte
+ * with the number of rows, then separated by NUL bytes tokenizer.json (empty: a small one),
  * tokenizer_config.json, special_tokens_map.json and added_tokens.json (empty: absent). */
 #include "tests/fuzz/fuzz.h"
 

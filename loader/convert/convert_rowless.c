@@ -263,12 +263,12 @@ static void write_file(struct dropper *d, struct dgl_json_writer *w, const struc
     dgl_jw_end_object(w);
 }
 
-/* added_tokens.json: ids by text. */
+/* added_tokens.json: ids by text. An entry with the id of a token of tokenizer.json has no effect,
+ * and must not get one when that token is left out. */
 static bool key_drops(const struct dropper *d, const struct dgl_json *element, int64_t index)
 {
     struct dgl_str text = dgl_json_key(element);
-    (void)index;
-    return tok_vocab_find(&d->dropped, text.p, text.len) >= 0;
+    return tok_vocab_find(&d->dropped, text.p, text.len) >= 0 || id_drops(d, element, index);
 }
 
 static enum dgl_status rewrite(struct dropper *d, const char *name, char **text, size_t *len)
@@ -283,7 +283,7 @@ static enum dgl_status rewrite(struct dropper *d, const char *name, char **text,
         return status;
     if (strcmp(name, FILE_ADDED_TOKENS) == 0)
         write_kept(d, &w, dgl_json_root(doc), key_drops);
-    else if (doppler_tokenizer_is(doc))
+    else if (strcmp(name, FILE_TOKENIZER) == 0 && doppler_tokenizer_is(doc))
         write_doppler(d, &w, dgl_json_root(doc));
     else
         write_file(d, &w, dgl_json_root(doc));

@@ -35,8 +35,8 @@ static const char *const ends[] = {
     "<eos>",
     END_OF_TEXT_OR_TAG,
     "[e~[",
-    ("<\xef\xbd\x9c"
-     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"), /* DeepSeek */
+    ("<\xef\xbd\x9c" /* DeepSeek; a hexadecimal escape would include the letter e */
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
 /* Names before the text of a turn. */
 static const char *const begins[] = {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/base/log.h"
 #include "tools/cli/console.h"
 
 #define NAME "--chat-template-kwargs"
@@ -57,13 +58,18 @@ enum dgl_status variables_add(const struct dgl_log *log, const struct options *o
 {
     struct dgl_json_doc *more = NULL, *doc = NULL;
     struct dgl_json_writer w = dgl_json_writer(out, 0);
+    struct dgl_error error;
+    const struct dgl_log with_error = dgl_log_with_error(log, &error);
     const size_t before = out->len;
-    if (!variables_parse(opt, "", &more)) {
+    enum dgl_status status = variables_parse(opt, "", &more) ? DGL_OK : DGL_ERR_INVALID_ARG;
+    if (status == DGL_OK && more)
+        status = dgl_json_parse(&with_error, "messages", messages.p, messages.len, &doc);
+    if (status == DGL_ERR_NO_MEMORY)
+        dgl_fail(log, status, "%s", error.text);
+    if (status != DGL_OK && status != DGL_ERR_FORMAT) {
         dgl_json_destroy(&more);
-        return DGL_ERR_INVALID_ARG;
+        return status;
     }
-    if (more)
-        dgl_json_parse(NULL, "messages", messages.p, messages.len, &doc);
     const struct dgl_json *root = doc ? dgl_json_root(doc) : NULL;
     const bool list = dgl_json_is(root, DGL_JSON_ARRAY);
     if (list || dgl_json_is(root, DGL_JSON_OBJECT)) {

@@ -19,8 +19,7 @@ static unsigned type_bit(struct dgl_str name)
     return 0;
 }
 
-/* Sets *types to the types of one plain part. */
-static bool types_of(struct schema_reader *r, const struct dgl_json *schema, unsigned *types)
+bool schema_types_of(struct schema_reader *r, const struct dgl_json *schema, unsigned *types)
 {
     const struct dgl_json *type = dgl_json_get(schema, "type"), *name = type;
     *types = TYPE_ALL;
@@ -46,7 +45,7 @@ bool schema_types(struct schema_reader *r, uint32_t all, unsigned *types)
     *types = TYPE_ALL;
     for (uint32_t at = 0; (schema = schema_next_plain(r, all, &at));) {
         unsigned mine;
-        if (!types_of(r, schema, &mine))
+        if (!schema_types_of(r, schema, &mine))
             return false;
         *types &= mine;
     }
@@ -221,7 +220,7 @@ static bool plain_accepts(struct schema_reader *r, const struct dgl_json *schema
                           *several = dgl_json_get(schema, "enum");
     unsigned types, type = type_of_value(value);
     *ok = true;
-    if (!dgl_budget_steps(r->budget, 10) || !types_of(r, schema, &types))
+    if (!dgl_budget_steps(r->budget, 10) || !schema_types_of(r, schema, &types))
         return false;
     *ok = types & type;
     if (single)

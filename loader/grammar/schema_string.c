@@ -184,14 +184,32 @@ bool schema_pattern(struct schema_reader *r, const struct dgl_json *at, struct d
 
 /* --- texts --- */
 
+/* Sets *dfa to all texts but those of a list. */
+static bool other_texts(struct schema_reader *r, const struct dgl_json *list, struct gr_dfa *dfa)
+{
+    struct gr_expr *texts = NULL;
+    size_t count = 0, cap = 0;
+    if (!dgl_budget_grow(r->budget, (void **)&texts, &cap, dgl_json_count(list) + 1,
+                         sizeof(*texts)))
+        return false;
+    for (const struct dgl_json *text = dgl_json_first(list); text; text = dgl_json_next(text))
+        texts[count++] = gr_literal(r->b, dgl_json_str(text));
+    *dfa = gr_dfa_not(r->b, gr_dfa_of(r->b, gr_alt(r->b, texts, count)));
+    free(texts);
+    return r->budget->status == DGL_OK;
+}
+
 /* Adds `pattern` and `format` of one plain part. */
 static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema, bool wide,
                          struct schema_text *out)
 {
     const struct dgl_json *pattern = dgl_json_get(schema, "pattern"),
                           *name = dgl_json_get(schema, "format");
-    struct gr_dfa dfas[2];
+    const struct dgl_json *others = dgl_json_get(schema, SCHEMA_NOT_TEXTS);
+    struct gr_dfa dfas[3];
     size_t count = 0;
+    if (dgl_json_count(others) && !other_texts(r, others, &dfas[count++]))
+        return false;
     if (pattern) {
         if (!dgl_json_is(pattern, DGL_JSON_STRING))
             return schema_fail(r, DGL_ERR_INVALID_ARG, pattern, "wanted a regular expression");

@@ -496,6 +496,21 @@ static bool step(struct grammar_case *c, uint64_t *seed, struct dgl_buf *text)
     return false;
 }
 
+/* Appends a line for tests/python/check_schema.py, which compares with another validator. */
+static void record(const char *schema, const struct dgl_buf *document)
+{
+    const char *path = getenv("DOPPLERGL_SCHEMA_RECORD");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (!f)
+        return;
+    fprintf(f, "[%s, ", schema);
+    /* Whitespace of the document is blanks and line feeds outside of strings. */
+    for (size_t i = 0; i < document->len; i++)
+        fputc(document->p[i] == '\n' ? ' ' : document->p[i], f);
+    fprintf(f, "]\n");
+    fclose(f);
+}
+
 /* Random walks over the grammar, completed by the matcher, are valid documents. Equal additional
  * keys are possible and are left out: JSON has no meaning for them. */
 static void test_random(void **state)
@@ -534,6 +549,7 @@ static void test_random(void **state)
                 schema_validate(dgl_json_root(schema), dgl_json_root(schema), dgl_json_root(doc));
             if (wrong)
                 fail_msg("%s, seed %d: %s violates %s", row->schema, (int)n, text.p, wrong);
+            record(row->schema, &text);
         }
         dgl_json_destroy(&doc);
         dgl_buf_finish(&text);

@@ -59,7 +59,14 @@ struct schema_all {
 /* A DFA that was made from a pattern or a format. */
 struct schema_dfa {
     struct dgl_str text;
+    bool search;
     struct gr_dfa dfa;
+};
+/* The rule of the strings whose texts are in a DFA and have these bounds. */
+struct schema_string {
+    uint32_t dfa;
+    uint64_t min, max;
+    struct gr_rule rule;
 };
 
 /* A schema that replaces a keyword, or a branch of a oneOf without other branches. */
@@ -83,9 +90,11 @@ struct schema_reader {
     uint32_t *table; /* hash table of conjunctions: index + 1, or 0 */
     uint32_t *queue; /* conjunctions that need a rule */
     struct schema_dfa *dfas;
+    struct schema_string *strings;
     struct schema_made *made;
+    const struct dgl_json *constants; /* the list from which values are tested, or NULL */
     size_t num_parts, cap_parts, num_alls, cap_alls, num_slots, num_queue, cap_queue, num_dfas,
-        cap_dfas, num_made, cap_made, text_len;
+        cap_dfas, num_made, cap_made, num_strings, cap_strings, text_len;
     uint32_t fuel; /* comparisons that are left for the oneOf at hand */
     /* Rules that all schemas share. */
     struct gr_rule space, string, integer, number;
@@ -176,7 +185,6 @@ struct schema_text {
     bool has_dfa;
     struct gr_dfa dfa;         /* patterns and formats, without the bounds */
     uint64_t min, max;         /* in code points */
-    const char *format;        /* regular expression of the only format, if there is no pattern */
     const struct dgl_json *at; /* a keyword for messages */
 };
 /* If `wide`, formats are replaced by a language that contains all their texts. */

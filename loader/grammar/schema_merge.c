@@ -227,7 +227,8 @@ static bool plain_accepts(struct schema_reader *r, const struct dgl_json *schema
         *ok &= same_value(r, single, value);
     if (several && *ok && !dgl_json_is(several, DGL_JSON_ARRAY))
         return schema_fail(r, DGL_ERR_INVALID_ARG, several, "wanted an array of values");
-    if (several && *ok) {
+    /* A value of the list itself needs no search. */
+    if (several && *ok && (depth || several != r->constants)) {
         bool found = false;
         for (const struct dgl_json *v = dgl_json_first(several); v && !found; v = dgl_json_next(v))
             found = v == value || same_value(r, v, value);
@@ -313,6 +314,7 @@ static bool constants_disjoint(struct schema_reader *r, uint32_t constants,
 {
     bool single = dgl_str_eq(dgl_json_key(list), "const");
     *proven = true;
+    r->constants = list;
     for (const struct dgl_json *value = single ? list : dgl_json_first(list); value && *proven;
          value = single ? NULL : dgl_json_next(value)) {
         bool mine, also = false;
@@ -321,6 +323,7 @@ static bool constants_disjoint(struct schema_reader *r, uint32_t constants,
             return false;
         *proven = !mine || !also;
     }
+    r->constants = NULL;
     return true;
 }
 

@@ -743,6 +743,7 @@ static bool build_constants(struct schema_reader *r, uint32_t all, const struct 
     struct gr_expr *ways = NULL;
     size_t count = 0, cap = 0;
     bool ok = true;
+    r->constants = list;
     for (; ok && value; value = single ? NULL : dgl_json_next(value)) {
         bool accepted;
         ok = schema_accepts_all(r, all, value, &accepted);
@@ -752,6 +753,7 @@ static bool build_constants(struct schema_reader *r, uint32_t all, const struct 
         if (ok)
             ways[count++] = constant(r, value);
     }
+    r->constants = NULL;
     if (ok)
         *out = gr_alt(r->b, ways, count);
     free(ways);
@@ -921,6 +923,7 @@ static void finish(struct schema_reader *r)
     free(r->table);
     free(r->queue);
     free(r->dfas);
+    free(r->strings);
     for (size_t i = 0; i < r->num_made; i++)
         dgl_json_destroy(&r->made[i].doc);
     free(r->made);

@@ -131,9 +131,8 @@ static bool find_dfa(struct schema_reader *r, struct dgl_str text, bool search, 
     struct gr_expr expr;
     if (!dgl_budget_steps(r->budget, 1 + r->num_dfas / 2))
         return false;
-    /* Texts of formats are in the program, those of patterns in the document. */
     for (size_t i = 0; i < r->num_dfas; i++)
-        if (r->dfas[i].text.p == text.p) {
+        if (r->dfas[i].search == search && dgl_str_equal(r->dfas[i].text, text)) {
             *dfa = r->dfas[i].dfa;
             return true;
         }
@@ -143,7 +142,7 @@ static bool find_dfa(struct schema_reader *r, struct dgl_str text, bool search, 
     if (!dgl_budget_grow(r->budget, (void **)&r->dfas, &r->cap_dfas, r->num_dfas + 1,
                          sizeof(*r->dfas)))
         return false;
-    r->dfas[r->num_dfas++] = (struct schema_dfa){text, *dfa};
+    r->dfas[r->num_dfas++] = (struct schema_dfa){text, search, *dfa};
     return r->budget->status == DGL_OK;
 }
 
@@ -223,12 +222,9 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
     if (name && !format && !warn_format(r, name))
         return false;
     if (format) {
-        out->format = out->has_dfa || count ? NULL : format->exact;
         out->at = name;
         if (!find_dfa(r, dgl_str_of(wide ? format->wide : format->exact), false, &dfas[count++]))
             return false;
-    } else if (count) {
-        out->format = NULL;
     }
     for (size_t i = 0; i < count; i++) {
         out->dfa = out->has_dfa ? gr_dfa_and(r->b, out->dfa, dfas[i]) : dfas[i];
@@ -412,12 +408,26 @@ bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out)
             t.min == 0 && max == GR_UNBOUNDED ? gr_call(r->b, r->string) : gr_seq(r->b, parts, 3);
         return r->budget->status == DGL_OK;
     }
+    if (!dgl_budget_steps(r->budget, 1 + r->num_strings / 8))
+        return false;
+    for (size_t i = 0; i < r->num_strings; i++) {
+        const struct schema_string *known = &r->strings[i];
+        if (known->dfa == t.dfa.id && known->min == t.min && known->max == t.max) {
+            *out = gr_call(r->b, known->rule);
+            return r->budget->status == DGL_OK;
+        }
+    }
+    struct schema_string made = {t.dfa.id, t.min, t.max, gr_rule_new(r->b, DGL_STR("string"))};
+    if (!dgl_budget_grow(r->budget, (void **)&r->strings, &r->cap_strings, r->num_strings + 1,
+                         sizeof(made)))
+        return false;
+    r->strings[r->num_strings++] = made;
+    *out = gr_call(r->b, made.rule);
     name_place(r, t.at, &named);
-    bool ok = bound_length(r, &t);
-    if (ok)
-        *out = schema_quoted_dfa(r, t.dfa);
+    if (r->budget->status == DGL_OK && bound_length(r, &t))
+        gr_rule_set(r->b, made.rule, schema_quoted_dfa(r, t.dfa));
     unname_place(r, &named);
-    return ok && r->budget->status == DGL_OK;
+    return r->budget->status == DGL_OK;
 }
 
 /* --- names --- */
@@ -429,6 +439,7 @@ static bool constant_names(struct schema_reader *r, uint32_t all, const struct d
     bool single = dgl_str_eq(dgl_json_key(list), "const"), ok = true;
     struct gr_expr *names = NULL;
     size_t count = 0, cap = 0;
+    r->constants = list;
     for (const struct dgl_json *value = single ? list : dgl_json_first(list); ok && value;
          value = single ? NULL : dgl_json_next(value)) {
         bool accepted;
@@ -439,6 +450,7 @@ static bool constant_names(struct schema_reader *r, uint32_t all, const struct d
         if (ok && accepted)
             names[count++] = gr_literal(r->b, dgl_json_str(value));
     }
+    r->constants = NULL;
     if (ok)
         *dfa = gr_dfa_of(r->b, gr_alt(r->b, names, count));
     free(names);

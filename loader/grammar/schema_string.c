@@ -492,6 +492,10 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
     *dfa = gr_dfa_of(r->b, gr_never(r->b));
     if (all == SCHEMA_NEVER)
         return r->budget->status == DGL_OK;
+    if (all == SCHEMA_ANY) {
+        *dfa = gr_dfa_not(r->b, *dfa);
+        return r->budget->status == DGL_OK;
+    }
     uint32_t choice = schema_first_choice(r, all);
     if (choice != UINT32_MAX) {
         struct schema_part part = r->parts[r->alls[all].first + choice];
@@ -519,11 +523,8 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
         return true;
     if (!schema_text_of(r, all, false, &t))
         return false;
-    if (t.min > t.max || !r->alls[all].count) {
-        if (!r->alls[all].count)
-            *dfa = gr_dfa_not(r->b, *dfa);
-        return r->budget->status == DGL_OK;
-    }
+    if (t.min > t.max)
+        return true;
     if (!t.has_dfa)
         t.dfa = gr_dfa_not(r->b, *dfa);
     struct named named;

@@ -424,6 +424,20 @@ static const struct row rows[] = {
      {"1", "6", "-4"},
      {"2", "5", "3", "9"},
      {NULL}},
+    {"{\"type\":\"string\",\"oneOf\":[{\"maxLength\":3},{\"minLength\":2}]}",
+     {"\"\"", "\"a\"", "\"abcd\""},
+     {"\"ab\"", "\"abc\""},
+     {NULL}},
+    {"{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"a\":{\"const\":1}}},{\"properties\":{"
+     "\"a\":{\"const\":2}}}]}",
+     {"{\"a\":1}", "{\"a\":2}"},
+     {"{}", "{\"a\":3}", "{\"b\":1}"},
+     {NULL}},
+    {"{\"type\":\"object\",\"propertyNames\":{},\"oneOf\":[{\"minProperties\":1},{"
+     "\"maxProperties\":0}]}",
+     {"{}", "{\"a\":1}"},
+     {""},
+     {NULL}},
 };
 
 static struct dgl_json_doc *parse(const char *text)
@@ -566,6 +580,16 @@ struct wrong_row {
     const char *parts[3];
 };
 static const struct wrong_row wrong_rows[] = {
+    {"{\"type\":\"string\",\"oneOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/oneOf: ", "branches 0 and 1"}},
+    {"{\"type\":\"array\",\"oneOf\":[{\"items\":{\"type\":\"null\"}},{\"items\":{\"type\":"
+     "\"string\"}}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/oneOf: ", "branches 0 and 1"}},
+    {"{\"type\":\"string\",\"oneOf\":[{\"format\":\"hostname\"},{\"format\":\"ipv4\"}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/oneOf: ", "branches 0 and 1"}},
     {"{\"not\":{\"type\":\"integer\"}}", DGL_ERR_UNSUPPORTED, {"S: #/not: ", "not supported"}},
     {"{\"not\":{\"pattern\":\"a\"}}", DGL_ERR_UNSUPPORTED, {"S: #/not: "}},
     {"{\"not\":{\"additionalProperties\":false}}", DGL_ERR_UNSUPPORTED, {"S: #/not: "}},

@@ -118,19 +118,27 @@ done:
     return status;
 }
 
+/* Hashes everything that the grammar depends on. Of a template, that is the format of its answers. */
 static bool hash_params(const struct dgl_constraint_params *p, char out[65])
 {
     const struct answer_form form = {p->tmpl, NULL, p->prompt_end ? p->prompt_end : ""};
-    const uint8_t head[] = {(uint8_t)p->kind, p->compact, p->several, p->strict,
-                            p->tmpl && answer_form_is_open(&form)};
-    const char *function = p->function ? p->function : "";
+    const uint8_t head[] = {(uint8_t)p->kind,
+                            p->compact,
+                            p->several,
+                            p->strict,
+                            p->tmpl != NULL,
+                            p->tmpl && p->tmpl->thinks,
+                            p->tmpl && answer_form_is_open(&form),
+                            p->function != NULL,
+                            p->tools != NULL};
+    const char *const texts[] = {p->tmpl && p->tmpl->replies ? p->tmpl->replies->name : "",
+                                 p->function ? p->function : "", p->tools ? p->tools : ""};
     struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
     if (!hash)
         return false;
     dgl_hash_update(hash, head, sizeof(head));
-    dgl_hash_update(hash, &p->tmpl, sizeof(p->tmpl));
-    dgl_hash_update(hash, function, strlen(function) + 1);
-    dgl_hash_update(hash, p->tools ? p->tools : "", p->tools ? strlen(p->tools) + 1 : 1);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        dgl_hash_update(hash, texts[i], strlen(texts[i]) + 1);
     dgl_hash_update(hash, p->text, text_of(p).len);
     const bool ok = dgl_hash_hex(hash, out);
     dgl_hash_destroy(&hash);

@@ -95,6 +95,7 @@ struct schema_reader {
     const struct dgl_json *constants; /* the list from which values are tested, or NULL */
     size_t num_parts, cap_parts, num_alls, cap_alls, num_slots, num_queue, cap_queue, num_dfas,
         cap_dfas, num_made, cap_made, num_strings, cap_strings, text_len;
+    uint32_t num_warnings;
     uint32_t fuel; /* comparisons that are left for the oneOf at hand */
     /* Rules that all schemas share. */
     struct gr_rule space, string, integer, number;

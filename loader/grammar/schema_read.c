@@ -775,7 +775,9 @@ static bool find_overlaps(struct schema_reader *r, uint32_t all, uint32_t choice
         for (size_t k = 0; ok && k < i; k++) {
             bool proven;
             r->fuel = 2000;
+            r->proving = true;
             ok = schema_disjoint(r, ids[k], ids[i], 0, &proven);
+            r->proving = false;
             if (!ok || proven)
                 continue;
             if (i >= 64)

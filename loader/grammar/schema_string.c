@@ -212,7 +212,7 @@ static bool other_texts(struct schema_reader *r, const struct dgl_json *list, st
 }
 
 /* Adds `pattern` and `format` of one plain part. */
-static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema, bool wide,
+static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
                          struct schema_text *out)
 {
     const struct dgl_json *pattern = dgl_json_get(schema, "pattern"),
@@ -236,7 +236,7 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
         return false;
     if (format) {
         out->at = name;
-        struct dgl_str text = dgl_str_of(wide ? format->wide : format->exact);
+        struct dgl_str text = dgl_str_of(r->proving ? format->wide : format->exact);
         bool found;
         if (!find_known(r, text, false, &found, &dfas[count]) ||
             (!found && !make_dfa(r, text, false, &dfas[count])))
@@ -250,14 +250,14 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
     return r->budget->status == DGL_OK;
 }
 
-bool schema_text_of(struct schema_reader *r, uint32_t all, bool wide, struct schema_text *out)
+bool schema_text_of(struct schema_reader *r, uint32_t all, struct schema_text *out)
 {
     const struct dgl_json *schema;
     *out = (struct schema_text){.max = UINT64_MAX};
     if (!schema_bounds(r, all, "minLength", "maxLength", &out->min, &out->max))
         return false;
     for (uint32_t at = 0; (schema = schema_next_plain(r, all, &at));)
-        if (!add_patterns(r, schema, wide, out))
+        if (!add_patterns(r, schema, out))
             return false;
     return true;
 }
@@ -268,7 +268,7 @@ bool schema_string_accepts(struct schema_reader *r, const struct dgl_json *schem
     struct schema_text t = {.max = UINT64_MAX};
     uint64_t len = 0;
     if (!schema_count(r, schema, "minLength", &t.min) ||
-        !schema_count(r, schema, "maxLength", &t.max) || !add_patterns(r, schema, false, &t) ||
+        !schema_count(r, schema, "maxLength", &t.max) || !add_patterns(r, schema, &t) ||
         !dgl_budget_steps(r->budget, text.len))
         return false;
     for (size_t i = 0; i < text.len; i++)
@@ -430,7 +430,7 @@ bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out)
     struct schema_text t;
     struct gr_expr quote = gr_literal(r->b, DGL_STR("\""));
     struct named named;
-    if (!schema_text_of(r, all, false, &t))
+    if (!schema_text_of(r, all, &t))
         return false;
     if (t.min > t.max) {
         *out = gr_never(r->b);
@@ -536,7 +536,7 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
         return constant_names(r, all, list, dfa);
     if (!(types & TYPE_STRING))
         return true;
-    if (!schema_text_of(r, all, false, &t))
+    if (!schema_text_of(r, all, &t))
         return false;
     if (t.min > t.max)
         return true;
@@ -544,7 +544,8 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
         t.dfa = gr_dfa_not(r->b, *dfa);
     struct named named;
     name_place(r, t.at ? t.at : r->parts[r->alls[all].first].schema, &named);
-    bool ok = r->budget->status == DGL_OK && bound_length(r, &t);
+    /* Bounds may be lowered, so they prove nothing. */
+    bool ok = r->budget->status == DGL_OK && (r->proving || bound_length(r, &t));
     unname_place(r, &named);
     *dfa = t.dfa;
     return ok;

@@ -580,6 +580,17 @@ struct wrong_row {
     const char *parts[3];
 };
 static const struct wrong_row wrong_rows[] = {
+    {"{\"oneOf\":[{\"const\":\"a\"},{\"format\":\"email\",\"const\":\"joe@localhost\"},{\"const\":"
+     "\"joe@localhost\"}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/oneOf: ", "branches 1 and 2"}},
+    {"{\"enum\":[\"joe@localhost\"],\"oneOf\":[{\"format\":\"email\"},{\"minLength\":1}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/oneOf: "}},
+    {"{\"enum\":[[\"joe@localhost\"]],\"items\":{\"oneOf\":[{\"format\":\"email\"},{\"minLength\":"
+     "1}]}}",
+     DGL_ERR_INVALID_ARG,
+     {"matches no text"}},
     {"{\"type\":\"string\",\"oneOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}",
      DGL_ERR_UNSUPPORTED,
      {"S: #/oneOf: ", "branches 0 and 1"}},

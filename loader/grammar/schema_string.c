@@ -438,9 +438,9 @@ bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out)
     }
     if (!t.has_dfa) {
         if (t.min > GR_MAX_COUNT)
-            return dgl_budget_fail(r->budget, DGL_ERR_UNSUPPORTED,
-                                   "a minLength is %llu, at most %u", (unsigned long long)t.min,
-                                   GR_MAX_COUNT);
+            return schema_fail(r, DGL_ERR_UNSUPPORTED, r->parts[r->alls[all].first].schema,
+                               "minLength is %llu, at most %u", (unsigned long long)t.min,
+                               GR_MAX_COUNT);
         uint32_t max = t.max == UINT64_MAX    ? GR_UNBOUNDED
                        : t.max > GR_MAX_COUNT ? GR_MAX_COUNT
                                               : (uint32_t)t.max;

@@ -580,6 +580,9 @@ struct wrong_row {
     const char *parts[3];
 };
 static const struct wrong_row wrong_rows[] = {
+    {"{\"items\":{\"minLength\":2000000}}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/items: ", "minLength is 2000000"}},
     {"{\"oneOf\":[{\"const\":\"a\"},{\"format\":\"email\",\"const\":\"joe@localhost\"},{\"const\":"
      "\"joe@localhost\"}]}",
      DGL_ERR_UNSUPPORTED,

@@ -368,6 +368,12 @@ static bool undeclared_keys(struct object *o, struct gr_dfa *keys)
     struct gr_dfa declared = gr_dfa_of(r->b, gr_alt(r->b, names, o->num_properties));
     free(names);
     *keys = restricted ? gr_dfa_minus(r->b, *keys, declared) : gr_dfa_not(r->b, declared);
+    if (o->num_patterns) {
+        /* Not all dialects of patterns agree on `.` and `$` at the end of a line. */
+        static const struct gr_cp_range ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+        struct gr_expr others = gr_class(r->b, ends, 3, true);
+        *keys = gr_dfa_and(r->b, *keys, gr_dfa_of(r->b, gr_repeat(r->b, others, 0, GR_UNBOUNDED)));
+    }
     return r->budget->status == DGL_OK;
 }
 

@@ -438,6 +438,14 @@ static const struct row rows[] = {
      {"{}", "{\"a\":1}"},
      {""},
      {NULL}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^.*$\":{\"type\":\"null\"}}}",
+     {"{\"a\":null}"},
+     {"{\"a\":1}"},
+     {"{\"a\\n\":1}"}},
+    {"{\"type\":\"number\",\"multipleOf\":7}",
+     {"700000000000007", "14.0"},
+     {"7.5", "15"},
+     {"7000000000000007"}},
 };
 
 static struct dgl_json_doc *parse(const char *text)

@@ -96,7 +96,7 @@ static const struct format {
     {"idn-email", LOCAL "@" DOMAIN, "[^]*@[^]*"},
     {"idn-hostname", HOST, "[^:/@]*"},
     {"json-pointer", POINTER, ANYTHING},
-    {"relative-json-pointer", "(?:0|[1-9][0-9]{0,8})(?:#|" POINTER ")", ANYTHING},
+    {"relative-json-pointer", "(?:0|[1-9]{1,8})(?:#|" POINTER ")", ANYTHING},
     {"regex", "\\^?" RE_WAYS(RE_OUTER) "\\$?", ANYTHING},
 };
 

@@ -84,6 +84,8 @@ struct schema_reader {
     struct dgl_budget *budget;
     struct json_schema_options options;
     const struct dgl_json *root;
+    /* Formats are wide: a text that is not accepted is invalid for every validator. */
+    bool proving;
     bool has_ids; /* a part of the schema has an $id of its own */
     struct schema_part *parts;
     struct schema_all *alls;
@@ -95,6 +97,7 @@ struct schema_reader {
     const struct dgl_json *constants; /* the list from which values are tested, or NULL */
     size_t num_parts, cap_parts, num_alls, cap_alls, num_slots, num_queue, cap_queue, num_dfas,
         cap_dfas, num_made, cap_made, num_strings, cap_strings, text_len;
+    uint32_t num_warnings;
     uint32_t fuel; /* comparisons that are left for the oneOf at hand */
     /* Rules that all schemas share. */
     struct gr_rule space, string, integer, number;
@@ -187,8 +190,8 @@ struct schema_text {
     uint64_t min, max;         /* in code points */
     const struct dgl_json *at; /* a keyword for messages */
 };
-/* If `wide`, formats are replaced by a language that contains all their texts. */
-bool schema_text_of(struct schema_reader *r, uint32_t all, bool wide, struct schema_text *out);
+/* If r->proving, formats are replaced by a language that contains all their texts. */
+bool schema_text_of(struct schema_reader *r, uint32_t all, struct schema_text *out);
 bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out);
 /* Sets *dfa to the texts that satisfy a conjunction (propertyNames). */
 bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_dfa *dfa);

@@ -287,7 +287,16 @@ bool schema_accepts(struct schema_reader *r, const struct dgl_json *schema,
         }
         if (!count_branches(r, part, value, depth, &count))
             goto done;
-        *ok = part.kind == PART_ANY_OF ? count > 0 : count == 1;
+        *ok = count > 0;
+        if (part.kind == PART_ANY_OF || r->proving || !*ok)
+            continue;
+        /* No other branch may match, even if its formats are read more widely. */
+        r->proving = true;
+        bool counted = count_branches(r, part, value, depth, &count);
+        r->proving = false;
+        if (!counted)
+            goto done;
+        *ok = count == 1;
     }
     done = r->budget->status == DGL_OK;
 done:
@@ -381,7 +390,7 @@ static bool arrays_disjoint(struct schema_reader *r, uint32_t left, uint32_t rig
 static bool strings_disjoint(struct schema_reader *r, uint32_t left, uint32_t right, bool *proven)
 {
     struct schema_text l, g;
-    if (!schema_text_of(r, left, true, &l) || !schema_text_of(r, right, true, &g))
+    if (!schema_text_of(r, left, &l) || !schema_text_of(r, right, &g))
         return false;
     *proven = l.min > g.max || g.min > l.max;
     if (!*proven && l.has_dfa && g.has_dfa)

@@ -504,6 +504,8 @@ bool schema_number(struct schema_reader *r, uint32_t all, bool integer, struct g
         if (m.divisor)
             dfa = gr_dfa_and(r->b, dfa, multiples(r, m));
     }
+    if (constrained) /* a reader may round longer numbers */
+        dfa = gr_dfa_and(r->b, dfa, exact(r));
     for (int i = 0; i < 2; i++) {
         const struct bound *bound = i ? &bounds.high : &bounds.low;
         if (!bound->set || !bound->strict)

@@ -368,6 +368,12 @@ static bool undeclared_keys(struct object *o, struct gr_dfa *keys)
     struct gr_dfa declared = gr_dfa_of(r->b, gr_alt(r->b, names, o->num_properties));
     free(names);
     *keys = restricted ? gr_dfa_minus(r->b, *keys, declared) : gr_dfa_not(r->b, declared);
+    if (o->num_patterns) {
+        /* Not all dialects of patterns agree on `.` and `$` at the end of a line. */
+        static const struct gr_cp_range ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+        struct gr_expr others = gr_class(r->b, ends, 3, true);
+        *keys = gr_dfa_and(r->b, *keys, gr_dfa_of(r->b, gr_repeat(r->b, others, 0, GR_UNBOUNDED)));
+    }
     return r->budget->status == DGL_OK;
 }
 
@@ -509,10 +515,10 @@ static bool plan_counts(struct object *o)
     top = top < o->num_properties ? top : o->num_properties;
     o->counts = (size_t)top + 1;
     if ((o->num_properties + 1) * o->counts > MAX_CHAIN)
-        return dgl_budget_fail(r->budget, DGL_ERR_UNSUPPORTED,
-                               "an object with minProperties or maxProperties has %zu properties; "
-                               "use fewer",
-                               o->num_properties);
+        return schema_fail(r, DGL_ERR_UNSUPPORTED, r->parts[r->alls[o->all].first].schema,
+                           "an object with minProperties or maxProperties has %zu properties; "
+                           "use fewer",
+                           o->num_properties);
     return true;
 }
 
@@ -567,10 +573,10 @@ static bool build_chain(struct object *o)
     size_t block = BLOCK_BYTES / bytes;
     block = block < 1 ? 1 : block > BLOCK ? BLOCK : block;
     if (longest / block > MAX_OPTIONAL)
-        return dgl_budget_fail(r->budget, DGL_ERR_UNSUPPORTED,
-                               "an object has %zu optional properties in a row; make some of them "
-                               "required",
-                               longest);
+        return schema_fail(r, DGL_ERR_UNSUPPORTED, r->parts[r->alls[o->all].first].schema,
+                           "an object has %zu optional properties in a row; make some of them "
+                           "required",
+                           longest);
     for (size_t i = n + 1; i-- > 0;)
         for (size_t c = 0; c < o->counts; c++) {
             struct gr_expr ways[BLOCK + 1], body;

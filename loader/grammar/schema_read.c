@@ -355,7 +355,7 @@ static bool has_other_base(struct schema_reader *r, const struct dgl_json *ref)
     struct path path = {.depth = 0};
     if (!r->has_ids)
         return false;
-    if (!dgl_budget_steps(r->budget, 10000) || !find_path(r->root, ref, &path))
+    if (!dgl_budget_steps(r->budget, 10 + r->text_len / 8) || !find_path(r->root, ref, &path))
         return true;
     for (size_t i = 1; i < path.depth; i++)
         if (has_own_base(path.nodes[i]))
@@ -395,7 +395,7 @@ const struct dgl_json *schema_resolve(struct schema_reader *r, const struct dgl_
             return NULL;
     } else if (text.len > 1) {
         at = NULL;
-        if (!dgl_budget_steps(r->budget, 10000))
+        if (!dgl_budget_steps(r->budget, 10 + r->text_len))
             return NULL;
         find_anchor(r->root, (struct dgl_str){text.p + 1, text.len - 1}, &at, &count);
         at = count == 1 ? at : NULL;
@@ -775,7 +775,9 @@ static bool find_overlaps(struct schema_reader *r, uint32_t all, uint32_t choice
         for (size_t k = 0; ok && k < i; k++) {
             bool proven;
             r->fuel = 2000;
+            r->proving = true;
             ok = schema_disjoint(r, ids[k], ids[i], 0, &proven);
+            r->proving = false;
             if (!ok || proven)
                 continue;
             if (i >= 64)

@@ -8,7 +8,8 @@ enum {
     BOUNDED_STATES = 18000,        /* of a pattern with bounds, if it needs no escapes */
     BOUNDED_ESCAPED_STATES = 3000, /* the same, if it does; escapes add several states to each */
     PRODUCT_NODES = 150000, /* of a pattern and a length, before unreachable ones are left out */
-    LEAST_LENGTH = 32       /* a maxLength is not lowered further */
+    MAX_WARNINGS = 50,
+    LEAST_LENGTH = 32 /* a maxLength is not lowered further */
 };
 
 /* --- formats --- */
@@ -95,7 +96,7 @@ static const struct format {
     {"idn-email", LOCAL "@" DOMAIN, "[^]*@[^]*"},
     {"idn-hostname", HOST, "[^:/@]*"},
     {"json-pointer", POINTER, ANYTHING},
-    {"relative-json-pointer", "(?:0|[1-9][0-9]{0,8})(?:#|" POINTER ")", ANYTHING},
+    {"relative-json-pointer", "(?:0|[1-9]{1,8})(?:#|" POINTER ")", ANYTHING},
     {"regex", "\\^?" RE_WAYS(RE_OUTER) "\\$?", ANYTHING},
 };
 
@@ -107,38 +108,45 @@ static const struct format *find_format(struct dgl_str name)
     return NULL;
 }
 
-/* Warns once for each place. */
+/* Warns once for each place, up to MAX_WARNINGS. */
 static bool warn_format(struct schema_reader *r, const struct dgl_json *format)
 {
     struct dgl_buf line = {0};
-    if (!r->options.warnings)
+    if (!r->options.warnings || r->num_warnings == MAX_WARNINGS)
         return true;
     schema_pointer(r->root, format, &line);
     dgl_buf_printf(&line, ": the format \"%s\" is not checked\n",
                    DGL_PRINTABLE_STR(dgl_json_str(format)));
-    bool ok = dgl_budget_steps(r->budget, 1000);
+    bool ok = dgl_budget_steps(r->budget, 100 + r->text_len / 16);
     if (line.failed)
         ok = dgl_budget_fail_memory(r->budget, 100);
-    else if (ok && !(r->options.warnings->p && strstr(r->options.warnings->p, line.p)))
+    else if (ok && !(r->options.warnings->p && strstr(r->options.warnings->p, line.p))) {
         ok = dgl_budget_append(r->budget, r->options.warnings, line.p, line.len);
+        r->num_warnings++;
+    }
     dgl_buf_finish(&line);
     return ok;
 }
 
 /* --- DFAs of patterns --- */
 
-/* Finds or makes the DFA of a regular expression. `search`: it may match anywhere. */
-static bool find_dfa(struct schema_reader *r, struct dgl_str text, bool search, struct gr_dfa *dfa)
+/* Finds the DFA of a regular expression. `search`: it may match anywhere. */
+static bool find_known(struct schema_reader *r, struct dgl_str text, bool search, bool *found,
+                       struct gr_dfa *dfa)
+{
+    *found = false;
+    for (size_t i = 0; i < r->num_dfas && !*found; i++)
+        if (r->dfas[i].search == search && dgl_str_equal(r->dfas[i].text, text)) {
+            *found = true;
+            *dfa = r->dfas[i].dfa;
+        }
+    return dgl_budget_steps(r->budget, 1 + r->num_dfas / 2 + dgl_budget_steps_of(text.len));
+}
+
+static bool make_dfa(struct schema_reader *r, struct dgl_str text, bool search, struct gr_dfa *dfa)
 {
     struct gr_expr expr;
-    if (!dgl_budget_steps(r->budget, 1 + r->num_dfas / 2))
-        return false;
-    for (size_t i = 0; i < r->num_dfas; i++)
-        if (r->dfas[i].search == search && dgl_str_equal(r->dfas[i].text, text)) {
-            *dfa = r->dfas[i].dfa;
-            return true;
-        }
-    if (regex_parse(r->b, text, search, &expr) != DGL_OK)
+    if (r->budget->status != DGL_OK || regex_parse(r->b, text, search, &expr) != DGL_OK)
         return false;
     *dfa = gr_dfa_of(r->b, expr);
     if (!dgl_budget_grow(r->budget, (void **)&r->dfas, &r->cap_dfas, r->num_dfas + 1,
@@ -157,6 +165,8 @@ struct named {
 static void name_place(struct schema_reader *r, const struct dgl_json *at, struct named *named)
 {
     *named = (struct named){.before = r->budget->name};
+    if (!dgl_budget_steps(r->budget, 100 + r->text_len / 16))
+        return;
     dgl_buf_printf(&named->text, "%s: ", named->before ? named->before : "schema");
     schema_pointer(r->root, at, &named->text);
     if (named->text.failed)
@@ -175,10 +185,11 @@ bool schema_pattern(struct schema_reader *r, const struct dgl_json *at, struct d
                     struct gr_dfa *dfa)
 {
     struct named named;
-    if (!dgl_budget_steps(r->budget, 100))
-        return false;
+    bool found, ok;
+    if (!find_known(r, text, true, &found, dfa) || found)
+        return r->budget->status == DGL_OK;
     name_place(r, at, &named);
-    bool ok = find_dfa(r, text, true, dfa);
+    ok = make_dfa(r, text, true, dfa);
     unname_place(r, &named);
     return ok;
 }
@@ -201,7 +212,7 @@ static bool other_texts(struct schema_reader *r, const struct dgl_json *list, st
 }
 
 /* Adds `pattern` and `format` of one plain part. */
-static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema, bool wide,
+static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
                          struct schema_text *out)
 {
     const struct dgl_json *pattern = dgl_json_get(schema, "pattern"),
@@ -225,8 +236,12 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
         return false;
     if (format) {
         out->at = name;
-        if (!find_dfa(r, dgl_str_of(wide ? format->wide : format->exact), false, &dfas[count++]))
+        struct dgl_str text = dgl_str_of(r->proving ? format->wide : format->exact);
+        bool found;
+        if (!find_known(r, text, false, &found, &dfas[count]) ||
+            (!found && !make_dfa(r, text, false, &dfas[count])))
             return false;
+        count++;
     }
     for (size_t i = 0; i < count; i++) {
         out->dfa = out->has_dfa ? gr_dfa_and(r->b, out->dfa, dfas[i]) : dfas[i];
@@ -235,14 +250,14 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
     return r->budget->status == DGL_OK;
 }
 
-bool schema_text_of(struct schema_reader *r, uint32_t all, bool wide, struct schema_text *out)
+bool schema_text_of(struct schema_reader *r, uint32_t all, struct schema_text *out)
 {
     const struct dgl_json *schema;
     *out = (struct schema_text){.max = UINT64_MAX};
     if (!schema_bounds(r, all, "minLength", "maxLength", &out->min, &out->max))
         return false;
     for (uint32_t at = 0; (schema = schema_next_plain(r, all, &at));)
-        if (!add_patterns(r, schema, wide, out))
+        if (!add_patterns(r, schema, out))
             return false;
     return true;
 }
@@ -253,7 +268,7 @@ bool schema_string_accepts(struct schema_reader *r, const struct dgl_json *schem
     struct schema_text t = {.max = UINT64_MAX};
     uint64_t len = 0;
     if (!schema_count(r, schema, "minLength", &t.min) ||
-        !schema_count(r, schema, "maxLength", &t.max) || !add_patterns(r, schema, false, &t) ||
+        !schema_count(r, schema, "maxLength", &t.max) || !add_patterns(r, schema, &t) ||
         !dgl_budget_steps(r->budget, text.len))
         return false;
     for (size_t i = 0; i < text.len; i++)
@@ -415,7 +430,7 @@ bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out)
     struct schema_text t;
     struct gr_expr quote = gr_literal(r->b, DGL_STR("\""));
     struct named named;
-    if (!schema_text_of(r, all, false, &t))
+    if (!schema_text_of(r, all, &t))
         return false;
     if (t.min > t.max) {
         *out = gr_never(r->b);
@@ -423,9 +438,9 @@ bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out)
     }
     if (!t.has_dfa) {
         if (t.min > GR_MAX_COUNT)
-            return dgl_budget_fail(r->budget, DGL_ERR_UNSUPPORTED,
-                                   "a minLength is %llu, at most %u", (unsigned long long)t.min,
-                                   GR_MAX_COUNT);
+            return schema_fail(r, DGL_ERR_UNSUPPORTED, r->parts[r->alls[all].first].schema,
+                               "minLength is %llu, at most %u", (unsigned long long)t.min,
+                               GR_MAX_COUNT);
         uint32_t max = t.max == UINT64_MAX    ? GR_UNBOUNDED
                        : t.max > GR_MAX_COUNT ? GR_MAX_COUNT
                                               : (uint32_t)t.max;
@@ -521,7 +536,7 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
         return constant_names(r, all, list, dfa);
     if (!(types & TYPE_STRING))
         return true;
-    if (!schema_text_of(r, all, false, &t))
+    if (!schema_text_of(r, all, &t))
         return false;
     if (t.min > t.max)
         return true;
@@ -529,7 +544,8 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
         t.dfa = gr_dfa_not(r->b, *dfa);
     struct named named;
     name_place(r, t.at ? t.at : r->parts[r->alls[all].first].schema, &named);
-    bool ok = r->budget->status == DGL_OK && bound_length(r, &t);
+    /* Bounds may be lowered, so they prove nothing. */
+    bool ok = r->budget->status == DGL_OK && (r->proving || bound_length(r, &t));
     unname_place(r, &named);
     *dfa = t.dfa;
     return ok;

@@ -438,6 +438,14 @@ static const struct row rows[] = {
      {"{}", "{\"a\":1}"},
      {""},
      {NULL}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^.*$\":{\"type\":\"null\"}}}",
+     {"{\"a\":null}"},
+     {"{\"a\":1}"},
+     {"{\"a\\n\":1}"}},
+    {"{\"type\":\"number\",\"multipleOf\":7}",
+     {"700000000000007", "14.0"},
+     {"7.5", "15"},
+     {"7000000000000007"}},
 };
 
 static struct dgl_json_doc *parse(const char *text)
@@ -580,6 +588,20 @@ struct wrong_row {
     const char *parts[3];
 };
 static const struct wrong_row wrong_rows[] = {
+    {"{\"items\":{\"minLength\":2000000}}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/items: ", "minLength is 2000000"}},
+    {"{\"oneOf\":[{\"const\":\"a\"},{\"format\":\"email\",\"const\":\"joe@localhost\"},{\"const\":"
+     "\"joe@localhost\"}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/oneOf: ", "branches 1 and 2"}},
+    {"{\"enum\":[\"joe@localhost\"],\"oneOf\":[{\"format\":\"email\"},{\"minLength\":1}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"S: #/oneOf: "}},
+    {"{\"enum\":[[\"joe@localhost\"]],\"items\":{\"oneOf\":[{\"format\":\"email\"},{\"minLength\":"
+     "1}]}}",
+     DGL_ERR_INVALID_ARG,
+     {"matches no text"}},
     {"{\"type\":\"string\",\"oneOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}",
      DGL_ERR_UNSUPPORTED,
      {"S: #/oneOf: ", "branches 0 and 1"}},

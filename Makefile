@@ -81,7 +81,7 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-clients check-devices check-real check-web lint san fuzz fuzzers install deb clean help deps packages tests
+.PHONY: all demo bench-check check check-all check-drivers check-schema check-shapes check-vm check-clients check-devices check-real check-web lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -172,6 +172,12 @@ check-real: deps ## published weights from PyPI against a float64 evaluation, mi
 check-clients: deps ## clients of others (PyPI) against the server; RECORD=FOLDER keeps their requests, CASES= picks some
 	@+$(SUBMAKE) $(BUILD)/dopplergl
 	@sh tests/web/check_clients.sh $(BUILD) $(if $(RECORD),--record '$(RECORD)') $(CASES)
+
+check-schema: deps ## documents of random JSON Schema grammars against PyPI's jsonschema
+	@+$(SUBMAKE) $(BUILD)/tests/test_schema
+	@rm -f $(BUILD)/schema-record
+	@DOPPLERGL_SCHEMA_RECORD=$(BUILD)/schema-record $(BUILD)/tests/test_schema > $(BUILD)/schema-record.log 2>&1
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/python/check_schema.py $(BUILD)/schema-record
 
 check-web: deps ## the page of the server in headless Chromium, where that is; PICTURE=FILE keeps one, CASES= picks some
 	@+$(SUBMAKE) $(BUILD)/dopplergl

@@ -1531,8 +1531,8 @@ struct dgl_profile {
 /* ---- constraints of answers ---- */
 
 enum dgl_constraint_kind {
-    DGL_CONSTRAINT_GRAMMAR,     /* GBNF as llama.cpp writes it; the answer matches the rule `root` */
-    DGL_CONSTRAINT_REGEX,       /* ECMA-262, as in JSON Schema; the whole answer matches */
+    DGL_CONSTRAINT_GRAMMAR, /* GBNF as llama.cpp writes it; the answer matches the rule `root` */
+    DGL_CONSTRAINT_REGEX,   /* ECMA-262, as in JSON Schema; the whole answer matches */
     DGL_CONSTRAINT_JSON_SCHEMA, /* docs/structured.md lists the keywords */
     /* calls of tools in the format of `tmpl`; the text is a list like OpenAI's `tools` */
     DGL_CONSTRAINT_CALLS,
@@ -1847,7 +1847,7 @@ struct dgl_request_params {
     bool (*text_cb)(void *priv, const char *text, size_t len);
     /* Called once, as the last callback, also if the request is cancelled while it waits. */
     void (*finish_cb)(void *priv, const struct dgl_request_result *result);
-    void *priv; /* first argument of the three callbacks */
+    void *priv;                              /* first argument of the three callbacks */
     const struct dgl_constraint *constraint; /* as in dgl_generate_params */
 };
 #define dgl_request_params(...) DGL_PARAMS(dgl_request_params, __VA_ARGS__)

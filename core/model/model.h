@@ -48,7 +48,7 @@ struct shard {
 struct dgl_model {
     const struct dgl_log *log;
     struct dgl_model_file *file;
-    struct dgl_tokenizer *tok; /* of `file`; may be NULL */
+    struct dgl_tokenizer *tok;          /* of `file`; may be NULL */
     struct constraint_set *constraints; /* core/text/constraint.h; owned by core/api/model.c */
     struct dgl_model_info info;
     struct kernel_set *untuned; /* the caller's layers plus the manifest's hints */

@@ -51,6 +51,8 @@ enum dgl_status text_list_add_plan(struct text_list *list, struct shard *shard)
     bool *seen = NULL; /* by kernel_use.id */
     enum dgl_status status;
     TRY(plan_add_batch(plan));
+    TRY(plan_list(plan, PASS_MASK)); /* these are listed on first use */
+    TRY(plan_list(plan, PASS_FILTER));
     seen = dgl_new_array(bool, plan->kernels.count);
     if (!seen)
         TRY(dgl_fail_memory(log, "texts of kernels", plan->kernels.count));

@@ -257,7 +257,8 @@ static int32_t steps_left(const struct decoder *d, const struct decoder_slot *sl
 }
 
 /* Returns true if a member has a constraint. The host computes the mask of a token from the token
- * before it. So no two steps are queued together, and the mask is written after the body. */
+ * before it, so no two steps are queued together. A persistent dispatch gets its masks before it
+ * begins. Otherwise the device evaluates the body while the host computes them. */
 static bool is_masked(const struct decoder *d)
 {
     bool masked = false;
@@ -312,9 +313,14 @@ static enum dgl_status write_members(void *priv, bool trial)
     struct decoder *d = priv;
     enum dgl_status status = DGL_OK;
     /* A sequence's own IDS buffer already has all ids but the pending one. */
-    for (int32_t i = 0; i < d->slots; i++)
-        if (d->slot[i].g)
-            TRY(write_slot(d, i, d->slots == 1 ? d->slot[i].g->s->seq.len : 0, trial));
+    for (int32_t i = 0; i < d->slots; i++) {
+        struct generation *g = d->slot[i].g;
+        if (!g)
+            continue;
+        TRY(write_slot(d, i, d->slots == 1 ? g->s->seq.len : 0, trial));
+        if (g->p->constraint)
+            TRY(generation_write_mask(g, d->state, i));
+    }
 done:
     return status;
 }
@@ -364,13 +370,13 @@ static bool plan_steps(struct decoder *d, struct steps *out, struct shape_set *d
         }
     if (d->slots == 1) {
         *out = steps_of(d, generation_recipe(d->slot[0].g), 1);
-        return !is_masked(d);
+        return true;
     }
     recipe = body_of(d, rows);
     recipe.shapes = shapes_join(recipe.shapes, *draws);
     recipe.repeats = true;
     *out = steps_of(d, recipe, rows);
-    return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec && !is_masked(d) &&
+    return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec &&
            engine_choice(engine, recipe);
 }
 
@@ -382,8 +388,8 @@ void decoder_executor(const struct decoder *d, struct dgl_executor_info *out)
     if (d->choice && d->prepared == d->state->model->shard->engine_serial)
         engine_choice_info(engine, d->choice, out);
     else if (engine->persistent.exec)
-        out->reason = "passes over more than 8 sequences, that draw in several ways, or with a "
-                      "constraint, are single dispatches";
+        out->reason = "passes over more than 8 sequences, or that draw in several ways, are single "
+                      "dispatches";
 }
 
 bool decoder_can_push(struct decoder *d)
@@ -495,7 +501,7 @@ static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
         d->choice = engine_choice(*r->engine, steps.recipe);
         if (out->run[0])
             out->persistent = steps.recipe;
-        else if (d->slots == 1)
+        else if (d->slots == 1 && !is_masked(d))
             TRY(runner_run(r, steps.recipe, &out->run[0]));
     }
     if (out->run[0]) {
@@ -556,6 +562,9 @@ enum dgl_status decoder_push(struct decoder *d)
     burst->rows = (int32_t)st->num_rows;
     for (int32_t i = 0; i < burst->rows; i++)
         burst->row[i] = d->slot[st->rows[i].seq].g;
+    const bool masks_first = r->profile || runs.count == 1;
+    if (masks_first)
+        TRY(write_masks(d, burst));
     if (r->profile) {
         assert(steps == 1);
         for (int32_t i = 0; i < burst->rows; i++)
@@ -563,14 +572,13 @@ enum dgl_status decoder_push(struct decoder *d)
         const struct profile_pass pass = {.phase = DGL_PHASE_DECODE,
                                           .sequences = burst->rows,
                                           .held = (int32_t)(held / burst->rows)};
-        TRY(write_masks(d, burst));
         TRY(runner_profile_step(r, runs.run, runs.count + report, &pass, &d->step, &d->done_ns));
     } else {
         for (int32_t done = 0, part; done < steps; done += part) {
             part = steps - done > runs.max_steps ? runs.max_steps : steps - done;
             for (int32_t k = 0; k < runs.count; k++) {
                 TRY(runner_queue(r, runs.run[k], (uint32_t)part, DGL_PHASE_DECODE));
-                if (k == 0 && is_masked(d)) { /* the device evaluates the body meanwhile */
+                if (k == 0 && !masks_first && is_masked(d)) {
                     TRY(gl_flush(r->dev->gl));
                     TRY(write_masks(d, burst));
                 }

@@ -360,7 +360,7 @@ enum dgl_status generation_begin(struct generation *g)
             shapes_join(shapes, g->logits ? shapes_of(PASS_DECODE) : generation_recipe(g).shapes);
     }
     TRY(pass_state_compile(&s->state, shapes));
-    if (g->max_tokens > 1 && !g->logits && !g->p->constraint)
+    if (g->max_tokens > 1 && !g->logits)
         TRY(executor_prepare(&s->state.runner, generation_recipe(g)));
 done:
     return status;

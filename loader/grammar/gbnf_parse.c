@@ -92,7 +92,8 @@ static void skip_space(struct parser *p, bool lines)
 
 static bool is_name_char(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
 }
 
 static struct dgl_str read_name(struct parser *p)
@@ -417,7 +418,7 @@ static bool read_rule(struct parser *p)
     struct dgl_str name = read_name(p);
     struct gr_expr body;
     if (!name.len)
-        return fail(p, "wanted the name of a rule (letters, digits and '-')");
+        return fail(p, "wanted the name of a rule (letters, digits, '-' and '_')");
     skip_space(p, false);
     if (!accept(p, ':') || !accept(p, ':') || !accept(p, '='))
         return fail(p, "wanted ::= after the name of a rule");

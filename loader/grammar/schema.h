@@ -59,8 +59,25 @@ struct schema_all {
 /* A DFA that was made from a pattern or a format. */
 struct schema_dfa {
     struct dgl_str text;
+    bool search;
     struct gr_dfa dfa;
 };
+/* The rule of the strings whose texts are in a DFA and have these bounds. */
+struct schema_string {
+    uint32_t dfa;
+    uint64_t min, max;
+    struct gr_rule rule;
+};
+
+/* A schema that replaces a keyword, or a branch of a oneOf without other branches. */
+struct schema_made {
+    const struct dgl_json *word;
+    size_t index;
+    uint64_t others;
+    struct dgl_json_doc *doc;
+};
+/* A keyword of made schemas: a string is none of these. */
+#define SCHEMA_NOT_TEXTS "$dopplergl-not"
 
 struct schema_reader {
     struct grammar_builder *b;
@@ -73,8 +90,11 @@ struct schema_reader {
     uint32_t *table; /* hash table of conjunctions: index + 1, or 0 */
     uint32_t *queue; /* conjunctions that need a rule */
     struct schema_dfa *dfas;
+    struct schema_string *strings;
+    struct schema_made *made;
+    const struct dgl_json *constants; /* the list from which values are tested, or NULL */
     size_t num_parts, cap_parts, num_alls, cap_alls, num_slots, num_queue, cap_queue, num_dfas,
-        cap_dfas;
+        cap_dfas, num_made, cap_made, num_strings, cap_strings, text_len;
     uint32_t fuel; /* comparisons that are left for the oneOf at hand */
     /* Rules that all schemas share. */
     struct gr_rule space, string, integer, number;
@@ -93,6 +113,11 @@ bool schema_fail(struct schema_reader *r, enum dgl_status status, const struct d
                  const char *fmt, ...) DGL_PRINTF(4, 5);
 /* Appends the JSON pointer of a value as a fragment: "#/properties/a". */
 void schema_pointer(const struct dgl_json *root, const struct dgl_json *at, struct dgl_buf *out);
+/* Appends a pointer for `$ref`. Returns false if the value is not in the text of the schema, or if
+ * `$ref` cannot name it. */
+bool schema_exact_pointer(struct schema_reader *r, const struct dgl_json *at, struct dgl_buf *out);
+/* Returns true if a keyword asserts nothing. */
+bool schema_is_note(const struct dgl_json *word);
 /* Refuses the keywords of a schema that are not supported. */
 bool schema_check_words(struct schema_reader *r, const struct dgl_json *schema);
 /* Returns the member of an object with this key, which may contain a NUL, or NULL. */
@@ -123,7 +148,21 @@ bool schema_count(struct schema_reader *r, const struct dgl_json *schema, const 
  * part. */
 const struct dgl_json *schema_next_plain(const struct schema_reader *r, uint32_t all, uint32_t *at);
 
+/* --- schema_not.c --- */
+
+/* Sets *out to a schema that is equivalent to `not`, `if` or a kind of dependencies. Refuses the
+ * keyword if there is none. */
+bool schema_rewrite(struct schema_reader *r, const struct dgl_json *schema,
+                    const struct dgl_json *word, const struct dgl_json **out);
+/* Sets *out to a schema that is a branch of a oneOf without the other branches whose bits are set,
+ * or to NULL if there is none. */
+bool schema_exclusive(struct schema_reader *r, const struct dgl_json *list, size_t index,
+                      uint64_t others, const struct dgl_json **out);
+
 /* --- schema_merge.c --- */
+
+/* Sets *types to the types that one plain part allows. */
+bool schema_types_of(struct schema_reader *r, const struct dgl_json *schema, unsigned *types);
 
 /* Sets *types to the types that all parts allow. */
 bool schema_types(struct schema_reader *r, uint32_t all, unsigned *types);
@@ -146,7 +185,6 @@ struct schema_text {
     bool has_dfa;
     struct gr_dfa dfa;         /* patterns and formats, without the bounds */
     uint64_t min, max;         /* in code points */
-    const char *format;        /* regular expression of the only format, if there is no pattern */
     const struct dgl_json *at; /* a keyword for messages */
 };
 /* If `wide`, formats are replaced by a language that contains all their texts. */

@@ -19,8 +19,7 @@ static unsigned type_bit(struct dgl_str name)
     return 0;
 }
 
-/* Sets *types to the types of one plain part. */
-static bool types_of(struct schema_reader *r, const struct dgl_json *schema, unsigned *types)
+bool schema_types_of(struct schema_reader *r, const struct dgl_json *schema, unsigned *types)
 {
     const struct dgl_json *type = dgl_json_get(schema, "type"), *name = type;
     *types = TYPE_ALL;
@@ -46,7 +45,7 @@ bool schema_types(struct schema_reader *r, uint32_t all, unsigned *types)
     *types = TYPE_ALL;
     for (uint32_t at = 0; (schema = schema_next_plain(r, all, &at));) {
         unsigned mine;
-        if (!types_of(r, schema, &mine))
+        if (!schema_types_of(r, schema, &mine))
             return false;
         *types &= mine;
     }
@@ -221,14 +220,15 @@ static bool plain_accepts(struct schema_reader *r, const struct dgl_json *schema
                           *several = dgl_json_get(schema, "enum");
     unsigned types, type = type_of_value(value);
     *ok = true;
-    if (!dgl_budget_steps(r->budget, 10) || !types_of(r, schema, &types))
+    if (!dgl_budget_steps(r->budget, 10) || !schema_types_of(r, schema, &types))
         return false;
     *ok = types & type;
     if (single)
         *ok &= same_value(r, single, value);
     if (several && *ok && !dgl_json_is(several, DGL_JSON_ARRAY))
         return schema_fail(r, DGL_ERR_INVALID_ARG, several, "wanted an array of values");
-    if (several && *ok) {
+    /* A value of the list itself needs no search. */
+    if (several && *ok && (depth || several != r->constants)) {
         bool found = false;
         for (const struct dgl_json *v = dgl_json_first(several); v && !found; v = dgl_json_next(v))
             found = v == value || same_value(r, v, value);
@@ -314,6 +314,7 @@ static bool constants_disjoint(struct schema_reader *r, uint32_t constants,
 {
     bool single = dgl_str_eq(dgl_json_key(list), "const");
     *proven = true;
+    r->constants = list;
     for (const struct dgl_json *value = single ? list : dgl_json_first(list); value && *proven;
          value = single ? NULL : dgl_json_next(value)) {
         bool mine, also = false;
@@ -322,6 +323,7 @@ static bool constants_disjoint(struct schema_reader *r, uint32_t constants,
             return false;
         *proven = !mine || !also;
     }
+    r->constants = NULL;
     return true;
 }
 

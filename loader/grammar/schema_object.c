@@ -8,7 +8,7 @@ enum {
     MAX_CELLS = 200,     /* sets of additional keys with a schema of their own */
     MAX_CHAIN = 40000,   /* rules of one object: properties times counts */
     MAX_OPTIONAL = 4000, /* alternatives that a matcher follows at the same time */
-    BLOCK = 16,          /* optional properties that one rule offers */
+    BLOCK = 8,           /* optional properties that one rule offers */
     BLOCK_BYTES = 60000  /* of keys in the blocks of an object */
 };
 

@@ -60,6 +60,38 @@ void schema_pointer(const struct dgl_json *root, const struct dgl_json *at, stru
     }
 }
 
+bool schema_exact_pointer(struct schema_reader *r, const struct dgl_json *at, struct dgl_buf *out)
+{
+    struct path path = {.depth = 0};
+    if (r->has_ids || !dgl_budget_steps(r->budget, 10 + r->text_len / 8) ||
+        !find_path(r->root, at, &path))
+        return false;
+    dgl_buf_puts(out, "#");
+    for (size_t i = 1; i < path.depth; i++) {
+        struct dgl_str key = dgl_json_key(path.nodes[i]);
+        dgl_buf_putc(out, '/');
+        if (dgl_json_is(path.nodes[i - 1], DGL_JSON_ARRAY)) {
+            size_t index = 0;
+            for (const struct dgl_json *item = dgl_json_first(path.nodes[i - 1]);
+                 item != path.nodes[i]; item = dgl_json_next(item))
+                index++;
+            dgl_buf_printf(out, "%zu", index);
+            continue;
+        }
+        if (!key.len || memchr(key.p, 0, key.len))
+            return false;
+        for (size_t k = 0; k < key.len; k++) {
+            if (key.p[k] == '~' || key.p[k] == '/')
+                dgl_buf_puts(out, key.p[k] == '~' ? "~0" : "~1");
+            else if (key.p[k] == '%')
+                dgl_buf_puts(out, "%25");
+            else
+                dgl_buf_putc(out, key.p[k]);
+        }
+    }
+    return true;
+}
+
 bool schema_fail(struct schema_reader *r, enum dgl_status status, const struct dgl_json *at,
                  const char *fmt, ...)
 {
@@ -90,15 +122,15 @@ enum role {
     ROLE_ANY_OF,
     ROLE_ONE_OF,
     ROLE_REFUSED,
-    ROLE_REFUSED_UNLESS_EMPTY, /* an empty object asserts nothing */
-    ROLE_REFUSED_UNLESS_TRUE,  /* true and {} assert nothing */
-    ROLE_IF,                   /* asserts nothing without `then` and `else` */
-    ROLE_NOT                   /* `not: false` asserts nothing */
+    ROLE_REFUSED_UNLESS_TRUE, /* true and {} assert nothing */
+    ROLE_REWRITE,             /* is replaced by another schema */
+    ROLE_IF                   /* the same, and asserts nothing without `then` and `else` */
 };
 static const struct word {
     const char *name;
     enum role role;
 } words[] = {
+    {SCHEMA_NOT_TEXTS, ROLE_ASSERT},
     {"$dynamicRef", ROLE_REFUSED},
     {"$recursiveRef", ROLE_REFUSED},
     {"$ref", ROLE_REF},
@@ -108,9 +140,9 @@ static const struct word {
     {"anyOf", ROLE_ANY_OF},
     {"const", ROLE_ASSERT},
     {"contains", ROLE_REFUSED},
-    {"dependencies", ROLE_REFUSED_UNLESS_EMPTY},
-    {"dependentRequired", ROLE_REFUSED_UNLESS_EMPTY},
-    {"dependentSchemas", ROLE_REFUSED_UNLESS_EMPTY},
+    {"dependencies", ROLE_REWRITE},
+    {"dependentRequired", ROLE_REWRITE},
+    {"dependentSchemas", ROLE_REWRITE},
     {"disallow", ROLE_REFUSED},
     {"divisibleBy", ROLE_REFUSED},
     {"enum", ROLE_ASSERT},
@@ -129,7 +161,7 @@ static const struct word {
     {"minProperties", ROLE_ASSERT},
     {"minimum", ROLE_ASSERT},
     {"multipleOf", ROLE_ASSERT},
-    {"not", ROLE_NOT},
+    {"not", ROLE_REWRITE},
     {"oneOf", ROLE_ONE_OF},
     {"pattern", ROLE_ASSERT},
     {"patternProperties", ROLE_ASSERT},
@@ -161,6 +193,11 @@ static bool is_true(const struct dgl_json *schema)
            (dgl_json_is(schema, DGL_JSON_OBJECT) && !dgl_json_count(schema));
 }
 
+bool schema_is_note(const struct dgl_json *word)
+{
+    return !find_word(word);
+}
+
 bool schema_check_words(struct schema_reader *r, const struct dgl_json *schema)
 {
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
@@ -172,14 +209,8 @@ bool schema_check_words(struct schema_reader *r, const struct dgl_json *schema)
             continue;
         if (word->role == ROLE_REFUSED)
             refused = true;
-        if (word->role == ROLE_REFUSED_UNLESS_EMPTY)
-            refused = !dgl_json_is(m, DGL_JSON_OBJECT) || dgl_json_count(m);
         if (word->role == ROLE_REFUSED_UNLESS_TRUE)
             refused = !is_true(m);
-        if (word->role == ROLE_NOT)
-            refused = !dgl_json_is(m, DGL_JSON_BOOL) || dgl_json_bool(m);
-        if (word->role == ROLE_IF)
-            refused = dgl_json_get(schema, "then") || dgl_json_get(schema, "else");
         if (refused)
             return schema_fail(r, DGL_ERR_UNSUPPORTED, m, "this keyword is not supported");
     }
@@ -426,6 +457,12 @@ static bool add_word(struct schema_reader *r, struct schema_set *set, enum role 
             if (!add_linked(r, set, value, link))
                 return false;
         return true;
+    case ROLE_IF:
+        if (!dgl_json_get(schema, "then") && !dgl_json_get(schema, "else"))
+            return true;
+        /* fall through */
+    case ROLE_REWRITE:
+        return schema_rewrite(r, schema, value, &value) && add_linked(r, set, value, link);
     case ROLE_ANY_OF:
         return set_put(r, set, (struct schema_part){schema, PART_ANY_OF});
     case ROLE_ONE_OF:
@@ -616,11 +653,13 @@ struct gr_expr schema_call(struct schema_reader *r, uint32_t all)
     if (all == SCHEMA_NEVER || r->budget->status != DGL_OK)
         return gr_never(r->b);
     if (!r->alls[all].has_rule) {
-        struct dgl_str name = DGL_STR("value");
-        if (r->alls[all].count) {
-            const struct dgl_json *schema = r->parts[r->alls[all].first].schema;
-            name = schema == r->root ? DGL_STR("the root") : dgl_json_key(schema);
-        }
+        struct dgl_str name = {"", 0};
+        if (r->alls[all].count)
+            name = dgl_json_key(r->parts[r->alls[all].first].schema);
+        if (!r->num_queue)
+            name = DGL_STR("the root");
+        if (!name.len)
+            name = DGL_STR("value");
         if (!dgl_budget_grow(r->budget, (void **)&r->queue, &r->cap_queue, r->num_queue + 1,
                              sizeof(*r->queue)))
             return gr_never(r->b);
@@ -704,6 +743,7 @@ static bool build_constants(struct schema_reader *r, uint32_t all, const struct 
     struct gr_expr *ways = NULL;
     size_t count = 0, cap = 0;
     bool ok = true;
+    r->constants = list;
     for (; ok && value; value = single ? NULL : dgl_json_next(value)) {
         bool accepted;
         ok = schema_accepts_all(r, all, value, &accepted);
@@ -713,19 +753,21 @@ static bool build_constants(struct schema_reader *r, uint32_t all, const struct 
         if (ok)
             ways[count++] = constant(r, value);
     }
+    r->constants = NULL;
     if (ok)
         *out = gr_alt(r->b, ways, count);
     free(ways);
     return ok && r->budget->status == DGL_OK;
 }
 
-/* Refuses a oneOf unless at most one branch can match. */
-static bool check_one_of(struct schema_reader *r, uint32_t all, uint32_t choice,
-                         const struct dgl_json *list)
+/* Sets others[i] to the branches that may match the same value as branch i. */
+static bool find_overlaps(struct schema_reader *r, uint32_t all, uint32_t choice,
+                          const struct dgl_json *list, uint64_t others[64])
 {
     uint32_t *ids = NULL;
     size_t count = 0, cap = 0;
     bool ok = dgl_budget_grow(r->budget, (void **)&ids, &cap, dgl_json_count(list), sizeof(*ids));
+    memset(others, 0, 64 * sizeof(*others));
     for (const struct dgl_json *branch = dgl_json_first(list); ok && branch;
          branch = dgl_json_next(branch))
         ok = schema_branch(r, all, choice, branch, &ids[count++]);
@@ -734,11 +776,16 @@ static bool check_one_of(struct schema_reader *r, uint32_t all, uint32_t choice,
             bool proven;
             r->fuel = 2000;
             ok = schema_disjoint(r, ids[k], ids[i], 0, &proven);
-            if (ok && !proven)
+            if (!ok || proven)
+                continue;
+            if (i >= 64)
                 ok = schema_fail(r, DGL_ERR_UNSUPPORTED, list,
-                                 "the branches %zu and %zu may match the same value; use anyOf, or "
-                                 "give them different constants of a required property",
-                                 k, i);
+                                 "the branches %zu and %zu may match the same value; use anyOf", k,
+                                 i);
+            else {
+                others[i] |= (uint64_t)1 << k;
+                others[k] |= (uint64_t)1 << i;
+            }
         }
     free(ids);
     return ok;
@@ -751,14 +798,26 @@ static bool build_choice(struct schema_reader *r, uint32_t all, uint32_t choice,
     struct schema_part part = r->parts[r->alls[all].first + choice];
     struct gr_expr *ways = NULL;
     size_t count = 0, cap = 0;
+    uint64_t others[64] = {0};
+    size_t index = 0;
     if (!schema_branches(r, part, &list) ||
-        (part.kind == PART_ONE_OF && !check_one_of(r, all, choice, list)))
+        (part.kind == PART_ONE_OF && !find_overlaps(r, all, choice, list, others)))
         return false;
     bool ok = dgl_budget_grow(r->budget, (void **)&ways, &cap, dgl_json_count(list), sizeof(*ways));
     for (const struct dgl_json *branch = dgl_json_first(list); ok && branch;
-         branch = dgl_json_next(branch)) {
+         branch = dgl_json_next(branch), index++) {
+        const struct dgl_json *only = branch;
         uint32_t next;
-        ok = schema_branch(r, all, choice, branch, &next);
+        if (index < 64 && others[index]) {
+            ok = schema_exclusive(r, list, index, others[index], &only);
+            size_t other = (size_t)__builtin_ctzll(others[index]);
+            if (ok && !only)
+                ok = schema_fail(r, DGL_ERR_UNSUPPORTED, list,
+                                 "the branches %zu and %zu may match the same value; use anyOf, or "
+                                 "give them different constants of a required property",
+                                 index < other ? index : other, index < other ? other : index);
+        }
+        ok = ok && schema_branch(r, all, choice, only, &next);
         if (ok && next != SCHEMA_NEVER)
             ways[count++] = schema_call(r, next);
     }
@@ -864,6 +923,10 @@ static void finish(struct schema_reader *r)
     free(r->table);
     free(r->queue);
     free(r->dfas);
+    free(r->strings);
+    for (size_t i = 0; i < r->num_made; i++)
+        dgl_json_destroy(&r->made[i].doc);
+    free(r->made);
 }
 
 /* Builds the rule of the root, and then those of all conjunctions that were called. */
@@ -897,7 +960,7 @@ enum dgl_status json_schema_parse(struct grammar_builder *b, struct dgl_str text
 {
     struct dgl_budget *budget = grammar_builder_budget(b);
     struct dgl_json_doc *doc = NULL;
-    struct schema_reader r = {.b = b, .budget = budget, .options = *options};
+    struct schema_reader r = {.b = b, .budget = budget, .options = *options, .text_len = text.len};
     const char *name = budget->name ? budget->name : "schema";
     *root = (struct gr_rule){0};
     if (budget->status != DGL_OK)

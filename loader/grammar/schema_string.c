@@ -5,8 +5,10 @@
 #include <string.h>
 
 enum {
-    BOUNDED_STATES = 18000,       /* of a pattern with bounds, if it needs no escapes */
-    BOUNDED_ESCAPED_STATES = 2500 /* the same, if it does; escapes add several states to each */
+    BOUNDED_STATES = 18000,        /* of a pattern with bounds, if it needs no escapes */
+    BOUNDED_ESCAPED_STATES = 3000, /* the same, if it does; escapes add several states to each */
+    PRODUCT_NODES = 150000, /* of a pattern and a length, before unreachable ones are left out */
+    LEAST_LENGTH = 32       /* a maxLength is not lowered further */
 };
 
 /* --- formats --- */
@@ -28,7 +30,7 @@ enum {
 /* Labels without two hyphens in a row. At most 4 labels of 61 characters, or 10 of 23. */
 #define LABEL(n) "[A-Za-z0-9](?:-?[A-Za-z0-9]){0," #n "}"
 #define HOST     "(?:(?:" LABEL(30) "\\.){0,3}" LABEL(30) "|(?:" LABEL(11) "\\.){0,9}" LABEL(11) ")"
-#define DOMAIN   "(?:" LABEL(11) "\\.){1,8}[A-Za-z]{2,20}"
+#define DOMAIN   "(?:" LABEL(11) "\\.){1,6}[A-Za-z]{2,20}"
 #define ATOM     "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
 #define LOCAL    "(?:" ATOM "{1,15}\\.){0,3}" ATOM "{1,15}"
 #define OCTET    "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -131,9 +133,8 @@ static bool find_dfa(struct schema_reader *r, struct dgl_str text, bool search, 
     struct gr_expr expr;
     if (!dgl_budget_steps(r->budget, 1 + r->num_dfas / 2))
         return false;
-    /* Texts of formats are in the program, those of patterns in the document. */
     for (size_t i = 0; i < r->num_dfas; i++)
-        if (r->dfas[i].text.p == text.p) {
+        if (r->dfas[i].search == search && dgl_str_equal(r->dfas[i].text, text)) {
             *dfa = r->dfas[i].dfa;
             return true;
         }
@@ -143,7 +144,7 @@ static bool find_dfa(struct schema_reader *r, struct dgl_str text, bool search, 
     if (!dgl_budget_grow(r->budget, (void **)&r->dfas, &r->cap_dfas, r->num_dfas + 1,
                          sizeof(*r->dfas)))
         return false;
-    r->dfas[r->num_dfas++] = (struct schema_dfa){text, *dfa};
+    r->dfas[r->num_dfas++] = (struct schema_dfa){text, search, *dfa};
     return r->budget->status == DGL_OK;
 }
 
@@ -184,14 +185,32 @@ bool schema_pattern(struct schema_reader *r, const struct dgl_json *at, struct d
 
 /* --- texts --- */
 
+/* Sets *dfa to all texts but those of a list. */
+static bool other_texts(struct schema_reader *r, const struct dgl_json *list, struct gr_dfa *dfa)
+{
+    struct gr_expr *texts = NULL;
+    size_t count = 0, cap = 0;
+    if (!dgl_budget_grow(r->budget, (void **)&texts, &cap, dgl_json_count(list) + 1,
+                         sizeof(*texts)))
+        return false;
+    for (const struct dgl_json *text = dgl_json_first(list); text; text = dgl_json_next(text))
+        texts[count++] = gr_literal(r->b, dgl_json_str(text));
+    *dfa = gr_dfa_not(r->b, gr_dfa_of(r->b, gr_alt(r->b, texts, count)));
+    free(texts);
+    return r->budget->status == DGL_OK;
+}
+
 /* Adds `pattern` and `format` of one plain part. */
 static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema, bool wide,
                          struct schema_text *out)
 {
     const struct dgl_json *pattern = dgl_json_get(schema, "pattern"),
                           *name = dgl_json_get(schema, "format");
-    struct gr_dfa dfas[2];
+    const struct dgl_json *others = dgl_json_get(schema, SCHEMA_NOT_TEXTS);
+    struct gr_dfa dfas[3];
     size_t count = 0;
+    if (dgl_json_count(others) && !other_texts(r, others, &dfas[count++]))
+        return false;
     if (pattern) {
         if (!dgl_json_is(pattern, DGL_JSON_STRING))
             return schema_fail(r, DGL_ERR_INVALID_ARG, pattern, "wanted a regular expression");
@@ -205,12 +224,9 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
     if (name && !format && !warn_format(r, name))
         return false;
     if (format) {
-        out->format = out->has_dfa || count ? NULL : format->exact;
         out->at = name;
         if (!find_dfa(r, dgl_str_of(wide ? format->wide : format->exact), false, &dfas[count++]))
             return false;
-    } else if (count) {
-        out->format = NULL;
     }
     for (size_t i = 0; i < count; i++) {
         out->dfa = out->has_dfa ? gr_dfa_and(r->b, out->dfa, dfas[i]) : dfas[i];
@@ -304,58 +320,83 @@ done:
     return ok;
 }
 
-/* Restricts a DFA to texts of min to max code points. A larger max is lowered to what fits. */
-static bool bound_length(struct schema_reader *r, struct schema_text *t)
+/* Bounds of a product of a pattern and a length. */
+struct product {
+    uint64_t min, counts; /* characters are counted up to `counts` */
+    bool open;            /* longer texts are allowed */
+    uint32_t max_states;
+};
+
+/* Makes the product. Sets *too_large if it needs too many states. */
+static bool make_product(struct schema_reader *r, const struct automaton *a, struct product p,
+                         bool *too_large, struct automaton *out)
 {
-    const struct automaton *a = &r->b->dfas[t->dfa.id];
     struct nfa nfa = {0};
-    struct automaton bounded = {0};
-    bool too_large, ok = false;
-    uint64_t most;
-    if (!longest(r, a, &most))
-        return false;
-    uint64_t max = t->max < most ? t->max : most, n = a->num_states;
-    if (t->min == 0 && (max == UINT64_MAX || max >= most))
+    uint64_t n = a->num_states, nodes = n * (p.counts + 1);
+    bool ok = false;
+    *out = (struct automaton){0};
+    *too_large = nodes > PRODUCT_NODES;
+    if (*too_large)
         return true;
-    bool open = max == UINT64_MAX || max >= most; /* only the minimum matters */
-    uint64_t cap = (needs_escapes(a) ? BOUNDED_ESCAPED_STATES : BOUNDED_STATES) / n;
-    uint64_t counts = open ? t->min : max;
-    if (open ? counts > cap : t->min > cap)
-        return schema_fail(r, DGL_ERR_UNSUPPORTED, t->at,
-                           "the pattern is too large for a minLength of %llu, at most %llu",
-                           (unsigned long long)t->min, (unsigned long long)cap);
-    counts = counts < cap ? counts : cap;
-    /* State (s, k): in s after k characters; if `open`, k stays at the minimum. */
-    for (uint64_t i = 0; i <= n * (counts + 1); i++)
+    /* State (s, k): in s after k characters; if `open`, k stays at its largest value. */
+    for (uint64_t i = 0; i <= nodes; i++)
         nfa_add_state(r->budget, &nfa);
-    uint32_t end = (uint32_t)(n * (counts + 1));
-    for (uint64_t k = 0; k <= counts && r->budget->status == DGL_OK; k++)
+    for (uint64_t k = 0; k <= p.counts && r->budget->status == DGL_OK; k++)
         for (uint32_t s = 0; s < n; s++) {
-            if (a->states[s].accept && k >= t->min &&
-                !nfa_add_edge(r->budget, &nfa, (uint32_t)(k * n + s), NFA_EPSILON, end))
+            uint32_t from = (uint32_t)(k * n + s);
+            if (a->states[s].accept && k >= p.min &&
+                !nfa_add_edge(r->budget, &nfa, from, NFA_EPSILON, (uint32_t)nodes))
                 goto done;
             for (uint32_t e = a->states[s].first; e < a->states[s + 1].first; e++) {
                 uint64_t next = k + starts_character(a->edges[e].label);
-                if (next > counts && open)
-                    next = counts;
-                if (next <= counts &&
-                    !nfa_add_edge(r->budget, &nfa, (uint32_t)(k * n + s), a->edges[e].label,
-                                  (uint32_t)(next * n + a->edges[e].target)))
+                if (next > p.counts && p.open)
+                    next = p.counts;
+                if (next <= p.counts && !nfa_add_edge(r->budget, &nfa, from, a->edges[e].label,
+                                                      (uint32_t)(next * n + a->edges[e].target)))
                     goto done;
             }
         }
-    if (r->budget->status != DGL_OK ||
-        !nfa_determinize(r->budget, &nfa, 0, end, GR_MAX_DFA_STATES, &too_large, &bounded))
-        goto done;
-    if (too_large) {
-        gr_dfa_fail_size(r->b);
-        goto done;
-    }
-    t->dfa = gr_dfa_add(r->b, &bounded);
-    ok = r->budget->status == DGL_OK;
+    ok = r->budget->status == DGL_OK &&
+         nfa_determinize(r->budget, &nfa, 0, (uint32_t)nodes, p.max_states, too_large, out);
 done:
     nfa_finish(&nfa);
     return ok;
+}
+
+/* Restricts a DFA to texts of min to max code points. A larger max is lowered to what fits, but not
+ * below LEAST_LENGTH. The caller has named the place of the pattern. */
+static bool bound_length(struct schema_reader *r, struct schema_text *t)
+{
+    const struct automaton *a = &r->b->dfas[t->dfa.id];
+    struct automaton bounded;
+    bool too_large;
+    uint64_t most;
+    if (!longest(r, a, &most))
+        return false;
+    if (t->min == 0 && t->max >= most)
+        return true;
+    struct product p = {.min = t->min,
+                        .counts = t->max,
+                        .max_states = needs_escapes(a) ? BOUNDED_ESCAPED_STATES : BOUNDED_STATES};
+    if (t->max >= most) {
+        p.open = true;
+        p.counts = t->min;
+    } else if (p.counts > PRODUCT_NODES) {
+        p.counts = PRODUCT_NODES;
+    }
+    for (;;) {
+        if (!make_product(r, a, p, &too_large, &bounded))
+            return false;
+        if (!too_large)
+            break;
+        p.counts /= 2;
+        if (p.open || p.counts < LEAST_LENGTH || p.counts < t->min)
+            return dgl_budget_fail(r->budget, DGL_ERR_UNSUPPORTED,
+                                   "the pattern is too large for its %s; use a simpler pattern",
+                                   p.open ? "minLength" : "maxLength");
+    }
+    t->dfa = gr_dfa_add(r->b, &bounded);
+    return r->budget->status == DGL_OK;
 }
 
 /* --- expressions --- */
@@ -394,12 +435,26 @@ bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out)
             t.min == 0 && max == GR_UNBOUNDED ? gr_call(r->b, r->string) : gr_seq(r->b, parts, 3);
         return r->budget->status == DGL_OK;
     }
+    if (!dgl_budget_steps(r->budget, 1 + r->num_strings / 8))
+        return false;
+    for (size_t i = 0; i < r->num_strings; i++) {
+        const struct schema_string *known = &r->strings[i];
+        if (known->dfa == t.dfa.id && known->min == t.min && known->max == t.max) {
+            *out = gr_call(r->b, known->rule);
+            return r->budget->status == DGL_OK;
+        }
+    }
+    struct schema_string made = {t.dfa.id, t.min, t.max, gr_rule_new(r->b, DGL_STR("string"))};
+    if (!dgl_budget_grow(r->budget, (void **)&r->strings, &r->cap_strings, r->num_strings + 1,
+                         sizeof(made)))
+        return false;
+    r->strings[r->num_strings++] = made;
+    *out = gr_call(r->b, made.rule);
     name_place(r, t.at, &named);
-    bool ok = bound_length(r, &t);
-    if (ok)
-        *out = schema_quoted_dfa(r, t.dfa);
+    if (r->budget->status == DGL_OK && bound_length(r, &t))
+        gr_rule_set(r->b, made.rule, schema_quoted_dfa(r, t.dfa));
     unname_place(r, &named);
-    return ok && r->budget->status == DGL_OK;
+    return r->budget->status == DGL_OK;
 }
 
 /* --- names --- */
@@ -411,6 +466,7 @@ static bool constant_names(struct schema_reader *r, uint32_t all, const struct d
     bool single = dgl_str_eq(dgl_json_key(list), "const"), ok = true;
     struct gr_expr *names = NULL;
     size_t count = 0, cap = 0;
+    r->constants = list;
     for (const struct dgl_json *value = single ? list : dgl_json_first(list); ok && value;
          value = single ? NULL : dgl_json_next(value)) {
         bool accepted;
@@ -421,6 +477,7 @@ static bool constant_names(struct schema_reader *r, uint32_t all, const struct d
         if (ok && accepted)
             names[count++] = gr_literal(r->b, dgl_json_str(value));
     }
+    r->constants = NULL;
     if (ok)
         *dfa = gr_dfa_of(r->b, gr_alt(r->b, names, count));
     free(names);
@@ -435,6 +492,10 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
     *dfa = gr_dfa_of(r->b, gr_never(r->b));
     if (all == SCHEMA_NEVER)
         return r->budget->status == DGL_OK;
+    if (all == SCHEMA_ANY) {
+        *dfa = gr_dfa_not(r->b, *dfa);
+        return r->budget->status == DGL_OK;
+    }
     uint32_t choice = schema_first_choice(r, all);
     if (choice != UINT32_MAX) {
         struct schema_part part = r->parts[r->alls[all].first + choice];
@@ -466,5 +527,10 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
         return true;
     if (!t.has_dfa)
         t.dfa = gr_dfa_not(r->b, *dfa);
-    return r->budget->status == DGL_OK && bound_length(r, &t) && (*dfa = t.dfa, true);
+    struct named named;
+    name_place(r, t.at ? t.at : r->parts[r->alls[all].first].schema, &named);
+    bool ok = r->budget->status == DGL_OK && bound_length(r, &t);
+    unname_place(r, &named);
+    *dfa = t.dfa;
+    return ok;
 }

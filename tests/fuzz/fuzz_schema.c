@@ -1,5 +1,5 @@
-/* Compiles JSON Schemas. Input: a byte (odd: compact), a schema, a NUL byte, and a text. Completions
- * of the text must be JSON. */
+/* Compiles JSON Schemas. Input: a byte (odd: compact), a schema, a NUL byte, and a text. Shortest
+ * documents must be JSON. */
 #include "tests/fuzz/fuzz.h"
 
 #include "core/base/json.h"

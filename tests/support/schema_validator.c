@@ -320,6 +320,26 @@ static bool check_required(const struct validation *v, const struct dgl_json *li
     return true;
 }
 
+/* Checks the three kinds of dependencies: lists of names, and schemas. */
+static bool check_dependencies(const struct validation *v, const struct dgl_json *map)
+{
+    for (const struct dgl_json *d = dgl_json_first(map); d; d = dgl_json_next(d)) {
+        if (!dgl_json_get(v->value, dgl_json_key(d).p))
+            continue;
+        if (dgl_json_is(d, DGL_JSON_ARRAY) ? !check_required(v, d)
+                                           : schema_validate(v->root, d, v->value) != NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool check_if(const struct validation *v, const struct dgl_json *condition)
+{
+    const char *word = schema_validate(v->root, condition, v->value) ? "else" : "then";
+    const struct dgl_json *schema = dgl_json_get(v->schema, word);
+    return !schema || !schema_validate(v->root, schema, v->value);
+}
+
 static bool in_list(const struct validation *v, const struct dgl_json *list)
 {
     for (const struct dgl_json *item = dgl_json_first(list); item; item = dgl_json_next(item))
@@ -393,9 +413,13 @@ static bool check_count(const struct validation *v, struct dgl_str key, const st
 /* Checks one keyword. */
 static bool check(const struct validation *v, struct dgl_str key, const struct dgl_json *w)
 {
-    static const char *const notes[] = {
-        "$schema", "$id",      "$defs",    "definitions",     "title",  "description",
-        "default", "examples", "$comment", "additionalItems", "$anchor"};
+    static const char *const notes[] = {"$schema",  "$id",
+                                        "$defs",    "definitions",
+                                        "title",    "description",
+                                        "default",  "examples",
+                                        "$comment", "additionalItems",
+                                        "$anchor",  "then",
+                                        "else",     "unevaluatedProperties"};
     bool known, string = dgl_json_is(v->value, DGL_JSON_STRING),
                 object = dgl_json_is(v->value, DGL_JSON_OBJECT),
                 array = dgl_json_is(v->value, DGL_JSON_ARRAY);
@@ -419,6 +443,12 @@ static bool check(const struct validation *v, struct dgl_str key, const struct d
         return count_valid(v, w) > 0;
     if (is(key, "oneOf"))
         return count_valid(v, w) == 1;
+    if (is(key, "not"))
+        return schema_validate(v->root, w, v->value) != NULL;
+    if (is(key, "if"))
+        return check_if(v, w);
+    if (is(key, "dependencies") || is(key, "dependentRequired") || is(key, "dependentSchemas"))
+        return !object || check_dependencies(v, w);
     if (is(key, "pattern"))
         return !string || matches(dgl_json_str(w), dgl_json_str(v->value));
     if (is(key, "format"))

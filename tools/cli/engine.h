@@ -19,7 +19,7 @@ struct engine {
     struct dgl_model *model;
     struct dgl_session *session;
     struct dgl_constraint *constraint; /* of answers, or NULL */
-    int32_t compile_seconds; /* time limit for the compilation of one kernel */
+    int32_t compile_seconds;           /* time limit for the compilation of one kernel */
     uint64_t load_ns;
     struct engine_times times; /* parts of load_ns */
     struct dgl_counters load;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Random-weight GGUF files of published shapes, for measuring and testing without published weights.
 
-    random_gguf.py OUT SHAPE TYPE
+    random_gguf.py [--vocabulary] OUT SHAPE TYPE
 
 Needs only Python. TYPE is a file type of llama-quantize (Q4_K_M, Q8_0, ...): each tensor then has the type
 that llama-quantize without an importance matrix selects for it. all-TYPE (such as all-q4_k) stores every
 matrix in TYPE if its rows are whole blocks.
 The files have a vocabulary size and no tokenizer, which is enough for llama-bench and for `bench -m FILE`.
+--vocabulary adds a tokenizer with made words, for measuring answers with a constraint.
 Blocks are random bytes with fixed, finite scales, the same ones in each run. The same POOL_ROWS rows are
 repeated; this does not change speed. Routers are random too, so that tokens use different experts. Weights of
 norms and factors of rotations are 1.
@@ -89,8 +90,7 @@ def fields(shape):
     a = shape["arch"]
     u32 = lambda key, value: (f"{a}.{key}", 4, struct.pack("<I", value))
     f32 = lambda key, value: (f"{a}.{key}", 6, struct.pack("<f", value))
-    out = [("general.architecture", 8, text(a)), ("tokenizer.ggml.model", 8, text("none")),
-           u32("block_count", shape["layers"]), u32("context_length", shape.get("context", 131072)),
+    out = [("general.architecture", 8, text(a)), u32("block_count", shape["layers"]), u32("context_length", shape.get("context", 131072)),
            u32("embedding_length", shape["hidden"]), u32("feed_forward_length", shape["ffn"]),
            u32("attention.head_count", shape["heads"]), u32("attention.head_count_kv", shape["kv"]),
            u32("attention.key_length", shape["dim"]), u32("attention.value_length", shape["dim"]),
@@ -230,9 +230,32 @@ def rows_bytes(source, count, cols, kind, ones):
     return bytes(data)
 
 
-def write(path, shape, quant):
+def vocabulary(count):
+    """Fields of a SentencePiece vocabulary: bytes, printable characters, and made words."""
+    source = random.Random(2)
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)] + [chr(i) for i in range(33, 127)]
+    known = set(tokens)
+    letters = "abcdefghijklmnopqrstuvwxyz" * 4 + "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" + ".,:;-_{}[]()\"'/"
+    while len(tokens) < count:
+        word = source.choice(("", "\u2581")) + "".join(source.choices(letters, k=source.randint(2, 9)))
+        if word not in known:
+            known.add(word)
+            tokens.append(word)
+    types = [2, 3, 3] + [6] * 256 + [1] * (count - 259)
+
+    def array(kind, values):
+        return struct.pack("<IQ", kind, len(values)) + b"".join(values)
+    return [("tokenizer.ggml.model", 8, text("llama")),
+            ("tokenizer.ggml.tokens", 9, array(8, [text(token) for token in tokens])),
+            ("tokenizer.ggml.scores", 9, array(6, [struct.pack("<f", -i) for i in range(count)])),
+            ("tokenizer.ggml.token_type", 9, array(5, [struct.pack("<i", kind) for kind in types])),
+            ("tokenizer.ggml.bos_token_id", 4, struct.pack("<I", 1)),
+            ("tokenizer.ggml.eos_token_id", 4, struct.pack("<I", 2))]
+
+
+def write(path, shape, quant, words=False):
     every = tensors(shape, quant)
-    keys = fields(shape)
+    keys = fields(shape) + (vocabulary(shape["vocab"]) if words else [("tokenizer.ggml.model", 8, text("none"))])
     head = [b"GGUF", struct.pack("<IQQ", 3, len(every), len(keys))]
     head += [text(key) + struct.pack("<I", kind) + value for key, kind, value in keys]
     offset = 0
@@ -279,9 +302,10 @@ def main():
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("type", type=quant_name, metavar="TYPE",
                         help=f"{', '.join(FILE_TYPES)}, or all- and one of {', '.join(TYPES)}")
+    parser.add_argument("--vocabulary", action="store_true", help="add a tokenizer with made words")
     args = parser.parse_args()
     try:
-        write(args.out, SHAPES[args.shape], args.type)
+        write(args.out, SHAPES[args.shape], args.type, args.vocabulary)
     except OSError as error:
         sys.exit(f"random_gguf.py: {error}")
 

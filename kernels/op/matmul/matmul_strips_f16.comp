@@ -5,9 +5,9 @@
 // product includes a norm, each token of X is multiplied by its own power of two instead of 1/64.
 // See docs/kernels.md, "16-bit arithmetic".
 //
-// Choice: PREFER 41. Kernels of f32 have up to 40. The kernel is used if computePrecision is f16 and
-// the language has f16vec2 and subgroups. A step of 16 tokens of Llama 3.2 1B Q4_K_M takes 2.44 ms
-// (one H200, 2026-11-30), and 3.77 with the f32 kernels that were used before.
+// Choice: PREFER 41. Kernels of f32 have up to 40. The kernel is used if computePrecision is f16
+// and the language has f16vec2 and subgroups. A step of 16 tokens of Llama 3.2 1B Q4_K_M takes
+// 2.44 ms (one H200, 2026-11-30), and 3.77 with the f32 kernels that were used before.
 //
 // TUNEs: those of matmul_strips_subgroup.
 //

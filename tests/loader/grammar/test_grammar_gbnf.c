@@ -23,7 +23,13 @@ static const struct row rows[] = {
     {"any", "root ::= . \"!\"", "a!~\n!~\xF4\x8F\xBF\xBF!", "~a~\xF4\x8F", "!a~\xFF~\xED\xA0"},
     {"recursion", "root ::= \"(\" root? \")\"", "()~((()))", "~(~((~(()", ")~())~()("},
     {"right recursion", "root ::= \"a\" root | \"b\"", "b~aaab", "~a~aa", "c~ba"},
-    {"rule names", "root ::= a-1 B2 \na-1::=\"x\"\nB2 ::= \"y\"", "xy", "~x", "y"},
+    {"rule names", "root ::= a-1 B2 c_3\na-1::=\"x\"\nB2 ::= \"y\"\nc_3 ::= \"z\"", "xyz", "x~xy",
+     "y"},
+    {"indented rules over lines",
+     "\n  root ::=\n    \"[\" ws (\n      [a-z]+ |\n      item  # a comment\n    )? \"]\"\n\n  "
+     "item ::= \"1\" |"
+     "\n    \"2\"\n  ws ::= ([ \t] ws)?\n",
+     "[]~[ \t abc]~[1]~[2]", "[~[ ", "]~[ab1"},
     {"empty", "root ::= \"\"", "", "", "a"},
     {"line ends", "root ::= \"a\"\r\n", "a", "", "b"},
     {"counter of a class", "root ::= [^z]{2,4} \"z\"", "aaz~aaaaz~a\xC3\xA9z",

@@ -22,9 +22,8 @@ static bool has_bit(const uint32_t *bits, int32_t id)
 enum { GRAMMARS = 400, POINTS = 12, TOKENS = 160 };
 
 /* Compares the mask after a text with the source form. Returns the number of set bits. */
-static uint32_t compare_source(struct grammar_case *c, struct grammar_source *s,
-                               const struct grammar_vocabulary *v, const uint32_t *bits,
-                               const struct dgl_buf *text, uint64_t grammar)
+static uint32_t compare_source(struct grammar_source *s, const struct grammar_vocabulary *v,
+                               const uint32_t *bits, const struct dgl_buf *text, uint64_t grammar)
 {
     uint32_t set = 0;
     for (int32_t id = 0; id < v->num_tokens; id++) {
@@ -45,7 +44,6 @@ static uint32_t compare_source(struct grammar_case *c, struct grammar_source *s,
         set += has_bit(bits, id);
         dgl_buf_finish(&whole);
     }
-    (void)c;
     return set;
 }
 
@@ -79,41 +77,36 @@ static void check_completion(struct grammar_case *c, struct grammar_source *s,
     dgl_buf_finish(&forced);
 }
 
-static void check_grammar(uint64_t number, size_t *compared)
+/* Walks through a grammar by random tokens, and compares each mask. */
+static void check_walks(struct grammar_case *c, uint64_t number, uint64_t seed, size_t *compared)
 {
-    uint64_t seed = number * 1000003 + 17;
-    struct grammar_case c;
     struct grammar_source s;
     struct grammar_vocabulary v;
     struct token_masks *masks = NULL;
     bool ok;
-    if (!grammar_random(&c, &seed)) {
-        grammar_case_finish(&c);
-        return;
-    }
-    grammar_source_init(&s, c.b, c.root);
+    grammar_source_init(&s, c->b, c->root);
     s.most_steps = 20000;
     grammar_vocabulary_random(&v, TOKENS, &seed);
-    assert_int_equal(token_masks_create(&c.t.log, c.grammar, v.trie, &masks), DGL_OK);
+    assert_int_equal(token_masks_create(&c->t.log, c->grammar, v.trie, &masks), DGL_OK);
     uint32_t *bits = checked(dgl_new_array(uint32_t, token_trie_mask_words(v.trie)));
     for (int walk = 0; walk < 2; walk++) {
         struct dgl_buf text = {0};
-        matcher_reset(c.m);
+        matcher_reset(c->m);
         for (int point = 0; point < POINTS; point++) {
-            enum dgl_status status = token_mask(masks, c.m, bits);
+            enum dgl_status status = token_mask(masks, c->m, bits);
             /* Counters in counters may be too ambiguous. */
-            if (status != DGL_OK && strstr(c.t.text, "too ambiguous"))
+            if (status != DGL_OK && strstr(c->t.text, "too ambiguous"))
                 break;
             if (status != DGL_OK)
-                fail_msg("grammar %llu: %s", (unsigned long long)number, c.t.text);
-            uint32_t set = compare_source(&c, &s, &v, bits, &text, number);
-            check_completion(&c, &s, &text);
+                fail_msg("grammar %llu: %s", (unsigned long long)number, c->t.text);
+            uint32_t set = compare_source(&s, &v, bits, &text, number);
+            check_completion(c, &s, &text);
             ++*compared;
             int32_t id = set ? pick(&v, bits, set, &seed) : v.end_id;
             if (id == v.end_id)
                 break;
             struct dgl_str token = grammar_vocabulary_spelling(&v, id);
-            assert_int_equal(matcher_advance(c.m, token.p, token.len, &ok), DGL_OK);
+            assert_int_equal(matcher_advance(c->m, token.p, token.len, &ok), DGL_OK);
             assert_true(ok);
             dgl_buf_append(&text, token.p, token.len);
         }
@@ -123,7 +116,6 @@ static void check_grammar(uint64_t number, size_t *compared)
     token_masks_destroy(&masks);
     grammar_vocabulary_finish(&v);
     grammar_source_finish(&s);
-    grammar_case_finish(&c);
 }
 
 static void test_random(void **state)
@@ -132,10 +124,36 @@ static void test_random(void **state)
     uint64_t first = 0;
     (void)state;
     test_is_sample(&first);
-    for (uint64_t i = 0; i < GRAMMARS; i++)
-        check_grammar(first * GRAMMARS + i, &compared);
+    for (uint64_t i = first * GRAMMARS; i < (first + 1) * GRAMMARS; i++) {
+        uint64_t seed = i * 1000003 + 17;
+        struct grammar_case c;
+        if (grammar_random(&c, &seed))
+            check_walks(&c, i, seed, &compared);
+        grammar_case_finish(&c);
+    }
     printf("# %zu masks compared\n", compared);
     assert_true(compared > GRAMMARS);
+}
+
+/* Grammars as people write them. */
+static void test_written(void **state)
+{
+    static const char *const grammars[] = {
+        grammar_json,
+        "root ::= (expr \"=\" term \"\\n\")+\nexpr ::= term ([-+*/] term)*\n"
+        "term ::= [a-z]+ | [0-9]+ | \"(\" expr \")\"",
+        "root ::= \"<\" [a-z]{1,8} \">\" (root | [^<>]){0,40} \"</\" [a-z]{1,8} \">\"",
+        "root ::= \"\\\"\" (\"ab\\\"\" | \"abc\\\"\" | [^\"\\\\]* \"\\\"z\")",
+    };
+    size_t compared = 0;
+    (void)state;
+    for (uint64_t i = 0; i < 4 * sizeof(grammars) / sizeof(*grammars); i++) {
+        struct grammar_case c;
+        grammar_case_gbnf(&c, grammars[i / 4]);
+        check_walks(&c, i, i + 1, &compared);
+        grammar_case_finish(&c);
+    }
+    assert_true(compared > 40);
 }
 
 /* --- enumeration --- */
@@ -152,6 +170,7 @@ static const struct language languages[] = {
     {"keys", "root ::= \"\\\"\" (\"ab\" \"\\\"1\" | \"a\" \"\\\"11\" | [^\"\\\\]* \"\\\"a\")"},
     {"counted, then its own characters", "root ::= [^\"]{1,3} \"a\" \"1\""},
     {"identifiers", "root ::= [\\x20-\\x60b-\\x7e] [\\x20-\\x7e]* \"\\\"\""},
+    {"no small DFA", "root ::= [ab]* \"a\" [ab]{12} \"1\""},
     {"a loop in a counted item", "root ::= ([a1b]+ \"(\" | [^a1b()]+ \")\"){1,2} \"()\""},
     {"ambiguous", "root ::= (\"a\" | \"ab\" | \"b\" | \"aba\")+ \"1\""},
 };
@@ -457,9 +476,10 @@ static void test_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),          cmocka_unit_test(test_named_tokens),
-        cmocka_unit_test(test_no_token),        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_wrong_spellings), cmocka_unit_test(test_large)};
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_written),
+        cmocka_unit_test(test_named_tokens), cmocka_unit_test(test_no_token),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_wrong_spellings),
+        cmocka_unit_test(test_large)};
     return test_run_table("languages", test_enumeration, languages) +
            cmocka_run_group_tests_name("masks", tests, NULL, NULL);
 }

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/text/constraint_calls.h"
 #include "loader/grammar/json_schema.h"
-#include "core/base/hash.h"
 
 struct dgl_constraint {
     atomic_uint refs;
@@ -190,7 +190,7 @@ static enum dgl_status compile(const struct dgl_log *log, const struct constrain
     }
     if (p->tmpl)
         body = answer_form_lead(b, &form, body);
-    rule = gr_rule_new(b, DGL_STR("answer"));
+    rule = gr_rule_new(b, dgl_str_of(p->kind == DGL_CONSTRAINT_GRAMMAR ? "root" : "answer"));
     gr_rule_set(b, rule, body);
     TRY(grammar_compile(b, rule, out));
 done:

@@ -1,6 +1,7 @@
 /* `generate` with the bundled model: the text on each stream, prompts, sampling, stops. */
 #include "tests/support/test.h"
 
+#include <regex.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -531,6 +532,89 @@ static const struct sampling_row samplings[] = {
     {"same seed: greedy with a penalty", {"--temp", "0", "--repeat-penalty", "1.3"}},
 };
 
+/* ---- required forms -------------------------------------------------------------------------- */
+
+struct form {
+    const char *name;
+    const char *args[6]; /* FILE is a file with `text` */
+    const char *text;    /* of the file, or of standard input */
+    const char *pattern; /* of the answer; NULL = refused with `error` */
+    const char *error;
+    int code;
+};
+
+#define FILE_ARG  "FILE"
+#define ITEM_TEXT "root ::= [0-9]{2} \",\" [a-c]"
+#define ITEM_LIKE "^[0-9]{2},[a-c]$"
+#define ENUM_TEXT "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"minItems\":2,\"maxItems\":3}"
+#define ENUM_LIKE "^\\[[[:space:]]*[12]([[:space:]]*,[[:space:]]*[12]){1,2}[[:space:]]*\\]$"
+static const struct form forms[] = {
+    {"--grammar", {"--grammar", ITEM_TEXT}, NULL, ITEM_LIKE, NULL, 0},
+    {"--grammar-file", {"--grammar-file", FILE_ARG}, ITEM_TEXT, ITEM_LIKE, NULL, 0},
+    {"--grammar-file -", {"--grammar-file", "-"}, ITEM_TEXT, ITEM_LIKE, NULL, 0},
+    {"-j", {"-j", ENUM_TEXT}, NULL, ENUM_LIKE, NULL, 0},
+    {"--json-schema", {"--json-schema", ENUM_TEXT}, NULL, ENUM_LIKE, NULL, 0},
+    {"-jf", {"-jf", FILE_ARG}, ENUM_TEXT, ENUM_LIKE, NULL, 0},
+    {"--json-schema-file", {"--json-schema-file", FILE_ARG}, ENUM_TEXT, ENUM_LIKE, NULL, 0},
+    {"--json-compact",
+     {"-j", ENUM_TEXT, "--json-compact"},
+     NULL,
+     "^\\[[12](,[12]){1,2}\\]$",
+     NULL,
+     0},
+    {"--regex", {"--regex", "[A-F]{3}-(x|yy)"}, NULL, "^[A-F]{3}-(x|yy)$", NULL, 0},
+    {"two forms", {"--regex", "a", "--grammar", "root ::= [a]"}, NULL, NULL, "--regex", 2},
+    {"--json-compact alone", {"--json-compact"}, NULL, NULL, "--json-compact is for", 2},
+    {"a malformed grammar", {"--grammar", "root ::= (\n"}, NULL, NULL, "line 2", 1},
+    {"a malformed schema", {"-j", "{\"type\":\"objct\"}"}, NULL, NULL, "/type", 1},
+    {"a file that is missing", {"-jf", "/nonexistent"}, NULL, NULL, "/nonexistent", 1},
+};
+
+static void test_form(void **state)
+{
+    const struct form *row = *state;
+    static const char *const commands[] = {"generate", "chat"};
+    char *dir = test_tmpdir(), path[512];
+    if (row->text)
+        test_write_file(dir, "form", row->text, strlen(row->text));
+    snprintf(path, sizeof(path), "%s/form", dir);
+    for (size_t c = 0; c < 2; c++) {
+        const char *args[24] = {commands[c], "--device", "any", "-q", "-n", "60", "--seed", "3"};
+        const bool reads = row->args[1] && strcmp(row->args[1], "-") == 0;
+        size_t count = 8;
+        struct process_result r;
+        regex_t regex;
+        if (c == 1 && reads) /* standard input has the messages */
+            continue;
+        for (size_t i = 0; i < 6 && row->args[i]; i++)
+            args[count++] = strcmp(row->args[i], FILE_ARG) == 0 ? path : row->args[i];
+        if (c == 0) {
+            args[count++] = "-p";
+            args[count++] = PROMPT;
+        }
+        process_run(&(struct process_params){.args = args,
+                                             .input = c == 1  ? "hi\n"
+                                                      : reads ? row->text
+                                                              : NULL},
+                    &r);
+        assert_code(&r, row->code);
+        if (!row->pattern) {
+            assert_one_error(&r, row->error);
+            process_finish(&r);
+            continue;
+        }
+        for (size_t n = strlen(r.out); n > 0 && r.out[n - 1] == '\n';)
+            r.out[--n] = '\0';
+        assert_int_equal(regcomp(&regex, row->pattern, REG_EXTENDED | REG_NOSUB), 0);
+        if (regexec(&regex, r.out, 0, NULL, 0) != 0)
+            fail_msg("%s %s: \"%s\" does not match %s", commands[c], row->name, r.out,
+                     row->pattern);
+        regfree(&regex);
+        process_finish(&r);
+    }
+    test_tmpdir_remove(dir);
+}
+
 static void other_seed_gives_other_text(void **state)
 {
     struct process_result a, b;
@@ -763,6 +847,7 @@ int main(void)
     int failures = test_run_table("cli generate misfits", misfit_case, misfits);
     failures += test_run_table("cli generate prompts", prompt_case, prompts);
     failures += test_run_table("cli generate sampling", seed_case, samplings);
+    failures += test_run_table("cli required forms", test_form, forms);
     failures += test_run_table("cli model defaults", defaults_case, defaults);
     return failures + cmocka_run_group_tests_name("cli generate", tests, NULL, NULL);
 }

@@ -316,7 +316,7 @@ def openai_errors(bench):
     equal('code', error.code, 'model_not_found')
     error = refused(openai.BadRequestError, lambda: chat(model=MODEL, messages=SAY, temperature=-1), '-1')
     equal('param', error.param, 'temperature')
-    error = refused(openai.BadRequestError, lambda: chat(model=MODEL, messages=SAY, response_format={'type': 'json_object'}))
+    error = refused(openai.BadRequestError, lambda: chat(model=MODEL, messages=SAY, response_format={'type': 'xml'}))
     equal('param', error.param, 'response_format')
     error = refused(openai.BadRequestError, lambda: bench.client.completions.create(model=MODEL, prompt=[1] * 600), '600')
     equal('code', error.code, 'context_length_exceeded')

@@ -650,7 +650,8 @@ static const struct foreign_option foreign[] = {
     REFUSED(RUNS, "--lora --lora-scaled",
             "adapters are not supported: merge the adapter into the model first"),
     REFUSED("serve", "--grammar --grammar-file -j --json-schema -jf --json-schema-file",
-            "each request names its own: `response_format`, `json_schema`, `grammar` or `regex`"),
+            "each request names its own: `response_format`, `json_schema`, `grammar` or "
+            "`guided_regex`"),
     REFUSED("chat template serve", "--chat-template",
             "templates have no built-in names: --template FILE, or --template-name of one of the "
             "model's"),

@@ -199,12 +199,14 @@ static bool make_constraint(struct serve_exchange *ex, struct serve_error *error
     const struct dgl_log log = {.error = &why};
     if (!shape->param)
         return true;
+    /* Clients that name a function read one call, as with vLLM. */
+    const bool several = ex->request.parallel_calls && !shape->function;
     const enum dgl_status status = dgl_constraint_create(
         s->engine.model,
         dgl_constraint_params(.kind = shape->kind, .text = shape->text.p, .len = shape->text.len,
                               .name = shape->param, .tmpl = chat ? s->tmpl : NULL,
                               .prompt_end = ex->prompt_end, .function = shape->function,
-                              .several = ex->request.parallel_calls, .strict = shape->strict,
+                              .several = several, .strict = shape->strict,
                               .tools = shape->tools.len ? shape->tools.p : NULL, .log = &log),
         &ex->constraint);
     return status == DGL_OK || serve_refuse(error, is_fault(status, &why) ? 500 : 400, shape->param,

@@ -1562,8 +1562,8 @@ struct dgl_constraint;
  * that the same text is compiled once. DGL_ERR_INVALID_ARG: malformed text; the message has the
  * line, the column or the JSON pointer. DGL_ERR_UNSUPPORTED: parts that are not supported, or a
  * model without a tokenizer. Uses no device. The first call for a model reads its vocabulary, which
- * takes about 0.1 s for 128,000 tokens; others take milliseconds. Thread-safety: any thread while
- * the model exists. */
+ * takes about 0.1 s for 128,000 tokens. Most texts take milliseconds, and some of many rules a
+ * second. Thread-safety: any thread while the model exists. */
 enum dgl_status dgl_constraint_create(struct dgl_model *model,
                                       const struct dgl_constraint_params *params,
                                       struct dgl_constraint **out);
@@ -1607,7 +1607,7 @@ struct dgl_generate_params {
     /* Receives each sampled id before its text. Return false to cancel. */
     bool (*token_cb)(void *priv, int32_t id);
     void *priv; /* first argument of both callbacks */
-    /* The whole answer matches it, or NULL. The answer ends when no text may follow. If it ends
+    /* The whole answer matches it, or NULL. It was created for the same model. The answer ends when no text may follow. If it ends
      * otherwise, for example at max_tokens, it is the beginning of a matching text. Each token
      * costs a readback. Not with ignore_eos or context_shift. */
     const struct dgl_constraint *constraint;

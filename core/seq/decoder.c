@@ -514,7 +514,7 @@ static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
     }
     if (d->slots > 1) {
         TRY(get_run(d, recipe_of(PASS_REPORT), &out->run[out->count]));
-    } else if (out->count == 1 && d->run != out->run[0]) {
+    } else if (d->run != out->run[0]) {
         TRY(runner_write_args(r, out->run[0]));
         d->run = out->run[0];
     }

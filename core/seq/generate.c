@@ -38,23 +38,22 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     const struct dgl_model_info *info = &g->s->model->info;
     const struct dgl_log *log = g->s->model->log;
     enum dgl_status status = DGL_OK;
-    bool stops = false;
+    bool stops = false, complete = false;
     if (id < 0 || id >= info->vocab)
         return session_fail_not_numbers(g->s,
                                         "%s sampled token %d of a vocabulary of %d: the logits are",
                                         session_dev(g->s)->info.renderer, id, info->vocab);
     if (!dgl_grow((void **)&r->tokens, &g->cap_tokens, r->num_tokens + 1, sizeof(*r->tokens)))
         return dgl_fail_memory(log, "tokens", (r->num_tokens + 1) * sizeof(*r->tokens));
+    for (size_t i = 0; i < info->num_stop_ids && !g->p->ignore_eos; i++)
+        stops = stops || info->stop_ids[i].id == id;
+    TRY(constraint_accept(&g->constraint, log, g->stream.tok, id, stops, &complete));
     if (r->num_tokens == 0)
         r->first_token_ns = work_ns(g) - g->start_ns;
     r->tokens[r->num_tokens++] = id;
     g->s->seq.ids[g->s->seq.len] = id;
     if (g->p->token_cb && !g->p->token_cb(g->p->priv, id))
         generation_end(g, DGL_FINISH_CANCELLED);
-    for (size_t i = 0; i < info->num_stop_ids && !g->p->ignore_eos; i++)
-        stops = stops || info->stop_ids[i].id == id;
-    bool complete = false;
-    TRY(constraint_accept(&g->constraint, log, g->stream.tok, id, stops, &complete));
     if (stops) {
         generation_end(g, DGL_FINISH_EOS);
     } else {
@@ -97,12 +96,9 @@ struct recipe generation_recipe(const struct generation *g)
 enum dgl_status generation_write_mask(struct generation *g, struct pass_state *state, int32_t slot)
 {
     const uint32_t vocab = (uint32_t)g->s->model->info.vocab;
-    enum dgl_status status;
-    TRY(constraint_mask(&g->constraint));
-    TRY(pass_state_write(state, BUF_ADJUST, slot, (uint64_t)oplist_mask_at(vocab) * 4,
-                         g->constraint.mask, (uint64_t)oplist_mask_words(vocab) * 4));
-done:
-    return status;
+    constraint_mask(&g->constraint);
+    return pass_state_write(state, BUF_ADJUST, slot, (uint64_t)oplist_mask_at(vocab) * 4,
+                            g->constraint.mask, (uint64_t)oplist_mask_words(vocab) * 4);
 }
 
 /* Writes the changes of the logits. Stop ids are banned up to a length of the sequence, which
@@ -302,7 +298,7 @@ enum dgl_status generation_init(struct generation *g, const struct dgl_model *m,
     const size_t tokens = (size_t)(most < g->max_tokens ? most : g->max_tokens);
     const size_t bytes = m->tok ? tokens * TOKEN_BYTES : 0;
     TRY(text_stream_init(&g->stream, log, m->tok, g->p));
-    TRY(constraint_begin(&g->constraint, log, g->p->constraint));
+    TRY(constraint_begin(&g->constraint, log, m->constraints, g->p->constraint));
     if (!dgl_grow((void **)&g->r->tokens, &g->cap_tokens, tokens, sizeof(*g->r->tokens)))
         return dgl_fail_memory(log, "tokens", tokens * sizeof(*g->r->tokens));
     if (!dgl_buf_reserve(&g->stream.text, bytes))

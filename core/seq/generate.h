@@ -57,7 +57,8 @@ struct recipe generation_recipe(const struct generation *g);
 /* Returns the recipe that samples a token of the answer. */
 struct recipe generation_draw(const struct generation *g);
 /* Computes the mask of the next token and writes it for slot `slot` of a decoder's state. Requires
- * an answer with a constraint. */
+ * an answer with a constraint. If no mask can be computed, the next token ends the answer with the
+ * reason, so that other answers of a pass go on. */
 enum dgl_status generation_write_mask(struct generation *g, struct pass_state *state, int32_t slot);
 /* Returns the changes of the answer's logits: bits of enum sample_changes. */
 unsigned generation_changes(const struct generation *g);

@@ -13,6 +13,7 @@
 
 struct dgl_constraint {
     atomic_uint refs;
+    const struct constraint_set *set;
     char key[65]; /* SHA-256 of the parameters */
     size_t mask_words;
     struct grammar *grammar;
@@ -157,7 +158,9 @@ static enum dgl_status compile(const struct dgl_log *log, const struct constrain
     const struct dgl_str text = text_of(p);
     const struct gr_vocabulary tokens = {find_token, (void *)v->tok};
     const struct answer_form form = {p->tmpl, v->tok, p->prompt_end ? p->prompt_end : ""};
-    struct dgl_budget budget = grammar_budget(log, p->name ? p->name : names[p->kind], text.len);
+    struct dgl_budget budget = grammar_budget(log, p->name ? p->name : names[p->kind],
+                                              text.len + (p->tools ? strlen(p->tools) : 0));
+    struct dgl_buf warnings = {0};
     struct grammar_builder *b = NULL;
     struct gr_rule rule;
     struct gr_expr body, calls;
@@ -174,8 +177,9 @@ static enum dgl_status compile(const struct dgl_log *log, const struct constrain
     case DGL_CONSTRAINT_JSON_SCHEMA:
         if (p->strict)
             TRY(json_schema_check_strict(log, p->name ? p->name : names[p->kind], text, NULL));
-        TRY(json_schema_parse(b, text, &(struct json_schema_options){.compact = p->compact},
-                              &rule));
+        TRY(json_schema_parse(
+            b, text, &(struct json_schema_options){.compact = p->compact, .warnings = &warnings},
+            &rule));
         body = gr_call(b, rule);
         break;
     case DGL_CONSTRAINT_CALLS:
@@ -193,7 +197,13 @@ static enum dgl_status compile(const struct dgl_log *log, const struct constrain
     rule = gr_rule_new(b, dgl_str_of(p->kind == DGL_CONSTRAINT_GRAMMAR ? "root" : "answer"));
     gr_rule_set(b, rule, body);
     TRY(grammar_compile(b, rule, out));
+    for (char *line = warnings.failed ? NULL : warnings.p, *end; line && *line; line = end) {
+        end = line + strcspn(line, "\n");
+        dgl_warn(log, "%s: %.*s", p->name ? p->name : names[p->kind], (int)(end - line), line);
+        end += *end == '\n';
+    }
 done:
+    dgl_buf_finish(&warnings);
     grammar_builder_destroy(&b);
     return status;
 }
@@ -229,6 +239,7 @@ enum dgl_status constraint_create(struct constraint_set *set, const struct dgl_l
     if (!c)
         return dgl_fail_memory(log, "constraint", sizeof(*c));
     atomic_init(&c->refs, 1);
+    c->set = set;
     memcpy(c->key, key, sizeof(key));
     c->mask_words = token_trie_mask_words(set->trie);
     TRY(compile(log, v, p, &c->grammar));
@@ -246,12 +257,16 @@ done:
 /* ---- one answer ------------------------------------------------------------------------------ */
 
 enum dgl_status constraint_begin(struct constraint_state *state, const struct dgl_log *log,
+                                 const struct constraint_set *set,
                                  const struct dgl_constraint *constraint)
 {
     enum dgl_status status;
     *state = (struct constraint_state){0};
     if (!constraint)
         return DGL_OK;
+    if (constraint->set != set)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "the constraint was created for another model: create one for this model");
     state->constraint = constraint_ref(constraint);
     TRY(matcher_create(log, state->constraint->grammar, &state->matcher));
     state->mask = dgl_new_array(uint32_t, state->constraint->mask_words);
@@ -274,27 +289,33 @@ enum dgl_status constraint_accept(struct constraint_state *state, const struct d
                                   const struct dgl_tokenizer *tok, int32_t id, bool stops,
                                   bool *ends)
 {
-    bool ok = !state->matcher || !stops || matcher_may_end(state->matcher);
-    enum dgl_status status = DGL_OK;
+    struct matcher *m = state->matcher;
+    bool ok = true;
+    enum dgl_status status = state->status;
     *ends = false;
-    if (!state->matcher)
+    if (!m)
         return DGL_OK;
+    TRY(status);
     state->bytes.len = 0;
     if (!stops && !tokenizer_is_special(tok, id))
         TRY(tokenizer_token_bytes(log, tok, id, &state->bytes));
     TRY(state->bytes.failed ? dgl_fail_memory(log, "bytes of a token", state->bytes.len) : DGL_OK);
-    if (!stops)
-        TRY(matcher_advance_token(state->matcher, id, state->bytes.p, state->bytes.len, &ok));
-    if (!ok)
-        TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,
-                     "no token that the constraint allows can be drawn: the logits of all of them "
-                     "are -infinity. Remove logit biases and bans of such tokens"));
-    *ends = matcher_must_end(state->matcher);
+    /* A stop id ends a complete text, or is a token that the grammar names. */
+    if (!stops || !matcher_may_end(m))
+        TRY(matcher_advance_token(m, id, state->bytes.p, state->bytes.len, &ok));
+    if (!ok || (stops && !matcher_may_end(m)))
+        TRY(dgl_fail(
+            log, DGL_ERR_INVALID_ARG,
+            "no token that the constraint allows can be drawn: their logits are -infinity, "
+            "by biases or bans, or are not numbers"));
+    *ends = matcher_must_end(m);
 done:
     return status;
 }
 
-enum dgl_status constraint_mask(struct constraint_state *state)
+void constraint_mask(struct constraint_state *state)
 {
-    return token_mask(state->constraint->masks, state->matcher, state->mask);
+    state->status = token_mask(state->constraint->masks, state->matcher, state->mask);
+    if (state->status != DGL_OK)
+        memset(state->mask, 0xff, state->constraint->mask_words * sizeof(*state->mask));
 }

@@ -44,16 +44,20 @@ struct constraint_state {
     struct matcher *matcher;
     struct dgl_buf bytes; /* of a token */
     uint32_t *mask;       /* [oplist_mask_words()] */
+    enum dgl_status status; /* of the last mask */
 };
-/* Begins an answer. If `constraint` is NULL, there is none. Borrows `log`. */
+/* Begins an answer of a model with the set. If `constraint` is NULL, there is none. Returns
+ * DGL_ERR_INVALID_ARG if it is a constraint of another model. Borrows `log`. */
 enum dgl_status constraint_begin(struct constraint_state *state, const struct dgl_log *log,
+                                 const struct constraint_set *set,
                                  const struct dgl_constraint *constraint);
 void constraint_finish(struct constraint_state *state);
 /* Reads a token of the answer, or, if `stops`, a stop id. *ends is set if no text may follow. */
 enum dgl_status constraint_accept(struct constraint_state *state, const struct dgl_log *log,
                                   const struct dgl_tokenizer *tok, int32_t id, bool stops,
                                   bool *ends);
-/* Computes state->mask for the next token. */
-enum dgl_status constraint_mask(struct constraint_state *state);
+/* Computes state->mask for the next token. If that fails, all tokens are allowed, and
+ * constraint_accept() returns the reason. */
+void constraint_mask(struct constraint_state *state);
 
 #endif

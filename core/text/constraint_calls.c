@@ -153,7 +153,8 @@ enum dgl_status answer_form_calls(struct grammar_builder *b, const struct dgl_lo
     if (!format)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "the model's chat template has no known format of calls");
-    TRY(dgl_json_parse(log, "tools", tools.p, tools.len, &doc));
+    status = dgl_json_parse(log, "tools", tools.p, tools.len, &doc);
+    TRY(status == DGL_ERR_FORMAT ? DGL_ERR_INVALID_ARG : status);
     for (const struct dgl_json *v = dgl_json_first(dgl_json_root(doc)); v; v = dgl_json_next(v)) {
         const struct dgl_json *f = dgl_json_get(v, "function");
         const struct dgl_str name = dgl_json_str(dgl_json_get(f, "name"));

@@ -19,6 +19,7 @@ struct chat {
     struct options set; /* options, and changes made by /set */
     struct engine engine;
     struct dgl_template *tmpl;
+    char *prompt_end; /* end of the prompts of `tmpl`, or NULL */
     struct dgl_chat *talk;
     struct generation_lists lists;
     struct dgl_generate_params params; /* without a prompt */

@@ -19,7 +19,10 @@ struct engine {
     struct dgl_model *model;
     struct dgl_session *session;
     struct dgl_constraint *constraint; /* of answers, or NULL */
-    int32_t compile_seconds;           /* time limit for the compilation of one kernel */
+    /* Template of the chat that answers belong to, and the end of its prompts; or NULL. Borrowed. */
+    const struct dgl_template *form_tmpl;
+    const char *form_prompt_end;
+    int32_t compile_seconds; /* time limit for the compilation of one kernel */
     uint64_t load_ns;
     struct engine_times times; /* parts of load_ns */
     struct dgl_counters load;

@@ -203,7 +203,8 @@ static enum dgl_status make_constraint(struct engine *e, const struct options *o
     struct dgl_constraint_params p = {.size = sizeof(p)};
     struct dgl_buf text = {0};
     enum dgl_status status = DGL_OK;
-    dgl_constraint_destroy(&e->constraint);
+    if (e->constraint) /* options of answers changed, but not these */
+        return DGL_OK;
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         if (!sources[i].text && !sources[i].file)
             continue;
@@ -214,6 +215,8 @@ static enum dgl_status make_constraint(struct engine *e, const struct options *o
         p.len = sources[i].text ? strlen(p.text) : text.len;
         p.name = sources[i].file ? sources[i].file : sources[i].option;
         p.compact = opt->json_compact;
+        p.tmpl = e->form_tmpl;
+        p.prompt_end = e->form_prompt_end;
         status = dgl_constraint_create(e->model, &p, &e->constraint);
     }
     dgl_buf_finish(&text);

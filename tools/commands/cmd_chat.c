@@ -30,6 +30,21 @@ bool command_chat_check(const struct options *opt)
     return variables_check(opt, "chat") && watch_check(opt) && generation_check(opt) == DGL_OK;
 }
 
+/* Renders a message, so that the form of answers is known: the template may begin an answer with
+ * reasoning. A template that refuses the message has no such end. */
+static enum dgl_status find_prompt_end(struct chat *c)
+{
+    size_t len;
+    const enum dgl_status status =
+        dgl_render(NULL, c->tmpl,
+                   dgl_render_params(.messages = "[{\"role\": \"user\", \"content\": \"Hello\"}]",
+                                     .add_generation_prompt = true),
+                   &c->prompt_end, &len);
+    c->engine.form_tmpl = c->tmpl;
+    c->engine.form_prompt_end = c->prompt_end;
+    return status == DGL_ERR_NO_MEMORY ? status : DGL_OK;
+}
+
 /* Opens the template before the engine, because it fails early and opens no device. */
 static enum dgl_status open_all(struct chat *c, const char *model)
 {
@@ -45,6 +60,7 @@ static enum dgl_status open_all(struct chat *c, const char *model)
     TRY(dgl_chat_create(dgl_chat_params(.session = c->engine.session, .tmpl = c->tmpl,
                                         .context_shift = c->opt->context_shift),
                         &c->talk));
+    TRY(find_prompt_end(c));
     if (c->opt->template_kwargs)
         TRY(chat_load_messages(c, "messages", DGL_STR("[]")));
     TRY(chat_params(c));
@@ -146,6 +162,7 @@ done:
     watch_destroy(&c.watch);
     dgl_chat_destroy(&c.talk);
     engine_close(&c.engine);
+    dgl_free(c.prompt_end);
     dgl_template_destroy(&c.tmpl);
     generation_lists_finish(&c.lists);
     screen_finish(&c.screen);

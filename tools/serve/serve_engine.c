@@ -224,7 +224,11 @@ static void take_end(void *priv, const struct dgl_request_result *result)
     if (!ex->gone && !ex->finished && result->status == DGL_OK && c->reply && !c->enough)
         dgl_reply_end(c->reply);
     const bool heard = !ex->gone && !ex->finished;
-    if (heard && result->status != DGL_OK) {
+    if (heard && result->status == DGL_ERR_INVALID_ARG && ex->constraint) {
+        serve_reply_fail(ex, 400,
+                         "the answer cannot continue in the required form: it is too ambiguous, "
+                         "too deep, or no allowed token can be drawn; the server's log says more");
+    } else if (heard && result->status != DGL_OK) {
         serve_reply_fail(ex, 500, "the answer failed: %s; the server's log says more",
                          dgl_status_str(result->status));
     } else if (heard && c->text.failed) {

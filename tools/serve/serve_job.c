@@ -337,8 +337,6 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
                        count - from, false, &ex->prompt_end, &len) != DGL_OK)
             return serve_refuse(error, 500, NULL, "out of memory for the request");
     }
-    if (!make_constraint(ex, error))
-        return false;
     const size_t prompts = kind == SERVE_CHAT ? 1 : r->num_prompts;
     ex->num_choices = kind == SERVE_EMBEDDING ? 0 : prompts * (size_t)r->n;
     const size_t most = s->shares.most_tenant_answers < s->shares.most_answers
@@ -349,6 +347,10 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         ex->num_choices = 0;
         return serve_refuse(error, 400, r->n > 1 ? "n" : "prompt",
                             "the request wants %zu answers, at most %zu can wait", wanted, most);
+    }
+    if (!make_constraint(ex, error)) {
+        ex->num_choices = 0;
+        return false;
     }
     ex->choices = dgl_new_array(struct serve_choice, ex->num_choices);
     if (!ex->choices) {

@@ -691,6 +691,11 @@ static bool read_turn(const struct reader *rd, const struct dgl_json *messages)
                       names[0], names[1]);
     if (turn.continues && dgl_json_type(content) == DGL_JSON_NULL)
         return refuse(rd, names[0], "'%s' is set, but the last message has no content", names[0]);
+    if (turn.continues && rd->r->shape.param)
+        return refuse(rd, rd->r->shape.param,
+                      "'%s' requires the form of a whole answer, but the answer continues the last "
+                      "message",
+                      rd->r->shape.param);
     rd->r->add_generation_prompt = turn.new_answer;
     rd->r->continue_implied = turn.implied;
     return !turn.continues || copy_content(rd, content, &rd->r->continues);

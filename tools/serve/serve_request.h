@@ -49,7 +49,6 @@ struct serve_bias {
  * each. */
 #define SERVE_MAX_VALUES 500000
 
-/* The request owns its texts and arrays. */
 /* Required form of an answer. */
 struct serve_shape {
     const char *param; /* the field that requires it, static; NULL: there is none */
@@ -60,6 +59,7 @@ struct serve_shape {
     bool strict;          /* OpenAI's rules of strict schemas */
 };
 
+/* The request owns its texts and arrays. */
 struct serve_request {
     enum serve_kind kind;
     struct dgl_arena arena;

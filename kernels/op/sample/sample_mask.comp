@@ -3,7 +3,7 @@
 //
 // LOGITS is [T][VOCAB] f32. ADJUST has a mask per sequence: token i is allowed if bit i % 32 of
 // word i / 32 is set. The host writes the mask of a row before each of its tokens
-// (core/text/constraint.c).
+// (generation_write_mask() in core/seq/generate.c).
 //
 // Layout: x covers the vocabulary, a run of WG_SIZE * EACH tokens per group; y is a row.
 // Neighbouring invocations have neighbouring tokens. Rows without a constraint have no work.

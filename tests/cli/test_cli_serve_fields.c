@@ -296,6 +296,8 @@ static const struct decision decisions[] = {
     {"guided_choice", "[\"a\"]", "[]"},
     {"guided_grammar", "\"root ::= [a]\"", "\"a\""},
     {"structured_outputs", "{\"regex\":\"a\"}", "{\"nonsense\":\"a\"}"},
+    {"guided_decoding_backend", "\"auto\"", NULL},
+    {"guided_whitespace_pattern", NULL, "\" ?\""},
     {"logits_processors", NULL, "[]"},
     {"return_tokens_as_token_ids", "false", "true"},
     {"return_token_ids", "false", "true"},

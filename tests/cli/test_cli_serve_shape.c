@@ -1,5 +1,6 @@
-/* Required forms of answers over HTTP: each field that names one, in whole and streamed answers, and
- * forced calls of tools. Complete answers are parsed, or matched by POSIX regular expressions. */
+/* Required forms of answers over HTTP: each field that names one, in whole and streamed answers,
+ * and forced calls of tools. Complete answers are parsed, or matched by POSIX regular expressions.
+ */
 #include <regex.h>
 #include <stdlib.h>
 

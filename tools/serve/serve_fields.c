@@ -162,8 +162,8 @@ const struct serve_field serve_fields[] = {
     READ("guided_grammar", OF_ANSWER, READ),
     READ("structured_outputs", OF_ANSWER, OBJECT),
     REFUSED("structural_tag", OF_ANSWER, "use 'structured_outputs' or 'tools'"),
-    IGNORED("guided_decoding_backend", OF_ANSWER), /* without guided_* */
-    IGNORED("guided_whitespace_pattern", OF_ANSWER),
+    IGNORED("guided_decoding_backend", OF_ANSWER),
+    REFUSED("guided_whitespace_pattern", OF_ANSWER, "white space in JSON is fixed"),
     REFUSED("logits_processors", OF_ANSWER, NULL),
     NEUTRAL("return_tokens_as_token_ids", OF_ANSWER, 0, NULL),
     NEUTRAL("return_token_ids", OF_ANSWER, 0, NULL),

@@ -162,6 +162,56 @@ static void masked_and_free_answers_share_passes(void **state)
         assert_true(together[REQUESTS - 1].logprob[i] <= 0);
 }
 
+/* After "aba" the grammar names a token that the vocabulary lacks. Only that answer fails. */
+static void a_dead_end_concerns_one_answer(void **state)
+{
+    struct heard heard[4] = {0};
+    struct dgl_batch *b = NULL;
+    size_t left = 1;
+    (void)state;
+    if (dgl_batch_create(engine.model, dgl_batch_params(.sequences = 4, .context = 96), &b) !=
+        DGL_OK)
+        fail_msg("batch: %s", engine.log.text);
+    for (size_t i = 0; i < 4; i++) {
+        struct dgl_constraint *constraint =
+            make(DGL_CONSTRAINT_GRAMMAR,
+                 i == 1 ? "root ::= \"a\" \"b\" \"a\" <[999999]>" : "root ::= [a-f]{20,30} \"g\"");
+        assert_int_equal(
+            dgl_batch_submit(b,
+                             dgl_request_params(.prompt = prompt, .max_tokens = TOKENS,
+                                                .constraint = i ? constraint : NULL,
+                                                .token_cb = hear_token, .finish_cb = hear_end,
+                                                .priv = &heard[i]),
+                             NULL),
+            DGL_OK);
+        dgl_constraint_destroy(&constraint);
+    }
+    for (int steps = 0; left > 0; steps++)
+        if (steps > 1000 || dgl_batch_step(b, &left) != DGL_OK)
+            fail_msg("step: %s", engine.log.text);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(heard[i].status, i == 1 ? DGL_ERR_INVALID_ARG : DGL_OK);
+    assert_contains(engine.log.text, "no token");
+    test_log_clear(&engine.log);
+    dgl_batch_destroy(&b);
+}
+
+static void another_model_is_refused(void **state)
+{
+    struct tiny_engine other;
+    struct dgl_generate_result r = {.size = sizeof(r)};
+    struct dgl_constraint *c = make(DGL_CONSTRAINT_REGEX, "[0-9]");
+    (void)state;
+    tiny_engine_open(&other, &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = 64});
+    assert_int_equal(
+        dgl_generate(other.session, dgl_generate_params(.prompt = prompt, .constraint = c), &r),
+        DGL_ERR_INVALID_ARG);
+    assert_contains(other.log.text, "another model");
+    dgl_generate_result_finish(&r);
+    dgl_constraint_destroy(&c);
+    tiny_engine_close(&other);
+}
+
 /* ---- compiling, refusals --------------------------------------------------------------------- */
 
 static void equal_texts_are_compiled_once(void **state)
@@ -241,6 +291,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masked_and_free_answers_share_passes),
+        cmocka_unit_test(a_dead_end_concerns_one_answer),
+        cmocka_unit_test(another_model_is_refused),
         cmocka_unit_test(equal_texts_are_compiled_once),
         cmocka_unit_test(refuses),
         cmocka_unit_test(refuses_parameters),

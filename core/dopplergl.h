@@ -1607,9 +1607,9 @@ struct dgl_generate_params {
     /* Receives each sampled id before its text. Return false to cancel. */
     bool (*token_cb)(void *priv, int32_t id);
     void *priv; /* first argument of both callbacks */
-    /* The whole answer matches it, or NULL. It was created for the same model. The answer ends when no text may follow. If it ends
-     * otherwise, for example at max_tokens, it is the beginning of a matching text. Each token
-     * costs a readback. Not with ignore_eos or context_shift. */
+    /* The whole answer matches it, or NULL. It was created for the same model. The answer ends when
+     * no text may follow. If it ends otherwise, for example at max_tokens, it is the beginning of a
+     * matching text. Each token costs a readback. Not with ignore_eos or context_shift. */
     const struct dgl_constraint *constraint;
 };
 #define dgl_generate_params(...) DGL_PARAMS(dgl_generate_params, __VA_ARGS__)

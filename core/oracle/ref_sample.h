@@ -48,8 +48,8 @@ uint32_t ref_sample_key(float logit);
 /* Lists the tokens that may be drawn, after top-k, top-p and min-p, in order of ids. Returns their
  * number, or 0 if no logit is a number. `out` has room for vocab. */
 size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out);
-/* Applies biases, penalties, the mask and filters, samples, and advances the step to the next token.
- * Returns false if memory runs out. */
+/* Applies biases, penalties, the mask and filters, samples, and advances the step to the next
+ * token. Returns false if memory runs out. */
 bool ref_sample(struct ref_sampler *s, enum sample_kind kind);
 
 #endif

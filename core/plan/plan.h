@@ -92,8 +92,8 @@ struct recipe {
 };
 
 struct recipe recipe_of(struct pass_shape shape);
-/* Samples from LOGITS, which PASS_ADJUST, PASS_MASK and PASS_FILTER change before by `changes` (bits
- * of enum sample_changes). */
+/* Samples from LOGITS, which PASS_ADJUST, PASS_MASK and PASS_FILTER change before by `changes`
+ * (bits of enum sample_changes). */
 struct recipe recipe_sampling(enum sample_kind kind, unsigned changes);
 /* Evaluates a token and samples the next one. `several` if it is one of several steps per
  * readback. */

@@ -119,7 +119,7 @@ done:
     return status;
 }
 
-/* Hashes everything that the grammar depends on. Of a template, that is the format of its answers. */
+/* Hashes everything that the grammar depends on. Of a template, that is the format of answers. */
 static bool hash_params(const struct dgl_constraint_params *p, char out[65])
 {
     const struct answer_form form = {p->tmpl, NULL, p->prompt_end ? p->prompt_end : ""};

@@ -42,8 +42,8 @@ void constraint_unref(struct dgl_constraint **constraint);
 struct constraint_state {
     struct dgl_constraint *constraint; /* a reference, or NULL */
     struct matcher *matcher;
-    struct dgl_buf bytes; /* of a token */
-    uint32_t *mask;       /* [oplist_mask_words()] */
+    struct dgl_buf bytes;   /* of a token */
+    uint32_t *mask;         /* [oplist_mask_words()] */
     enum dgl_status status; /* of the last mask */
 };
 /* Begins an answer of a model with the set. If `constraint` is NULL, there is none. Returns

@@ -98,6 +98,11 @@ static const struct refusal refusals[] = {
      400, "messages[0].content[1]", "not supported"},
     {"an unknown format of the answer", CHAT, "{" SAY ",\"response_format\":{\"type\":\"xml\"}}",
      400, "response_format", "none of text, json_object, json_schema"},
+    {"a form of an answer that goes on", CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+     "\"b\"}],"
+     "\"response_format\":{\"type\":\"json_object\"}}",
+     400, "response_format", "continues the last"},
     {"a forced tool without tools", CHAT, "{" SAY ",\"tool_choice\":\"required\"}", 400,
      "tool_choice", "has no 'tools'"},
     {"a named tool without tools", CHAT,

@@ -19,7 +19,8 @@ struct engine {
     struct dgl_model *model;
     struct dgl_session *session;
     struct dgl_constraint *constraint; /* of answers, or NULL */
-    /* Template of the chat that answers belong to, and the end of its prompts; or NULL. Borrowed. */
+    /* Template of the chat that answers belong to, and the end of its prompts; or NULL. Borrowed.
+     */
     const struct dgl_template *form_tmpl;
     const char *form_prompt_end;
     int32_t compile_seconds; /* time limit for the compilation of one kernel */

@@ -23,6 +23,8 @@ enum {
     SCHEMA_MAX_ALLS = 50000,    /* conjunctions */
     SCHEMA_MAX_PATTERNS = 31,   /* of the keys of one object */
 };
+/* Drafts of the specification after draft 7. */
+enum { SCHEMA_DRAFT_2019 = 8, SCHEMA_DRAFT_2020 };
 #define SCHEMA_NEVER UINT32_MAX /* the conjunction that no value satisfies */
 #define SCHEMA_ANY   0u         /* the empty conjunction: every value satisfies it */
 
@@ -84,6 +86,7 @@ struct schema_reader {
     struct dgl_budget *budget;
     struct json_schema_options options;
     const struct dgl_json *root;
+    int draft; /* of `$schema`; 0 if it is absent: as 2020-12, and old words are read too */
     /* Formats are wide: a text that is not accepted is invalid for every validator. */
     bool proving;
     bool has_ids; /* a part of the schema has an $id of its own */
@@ -120,7 +123,11 @@ void schema_pointer(const struct dgl_json *root, const struct dgl_json *at, stru
  * `$ref` cannot name it. */
 bool schema_exact_pointer(struct schema_reader *r, const struct dgl_json *at, struct dgl_buf *out);
 /* Returns true if a keyword asserts nothing. */
-bool schema_is_note(const struct dgl_json *word);
+bool schema_is_note(const struct schema_reader *r, const struct dgl_json *schema,
+                    const struct dgl_json *word);
+/* Returns a keyword of a schema, or NULL if it is absent or unknown in the draft. */
+const struct dgl_json *schema_word(const struct schema_reader *r, const struct dgl_json *schema,
+                                   const char *name);
 /* Refuses the keywords of a schema that are not supported. */
 bool schema_check_words(struct schema_reader *r, const struct dgl_json *schema);
 /* Returns the member of an object with this key, which may contain a NUL, or NULL. */

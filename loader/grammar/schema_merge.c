@@ -79,7 +79,7 @@ bool schema_enum(struct schema_reader *r, uint32_t all, const struct dgl_json **
     size_t shortest = SIZE_MAX;
     *list = NULL;
     for (uint32_t at = 0; (schema = schema_next_plain(r, all, &at));) {
-        const struct dgl_json *single = dgl_json_get(schema, "const"),
+        const struct dgl_json *single = schema_word(r, schema, "const"),
                               *several = dgl_json_get(schema, "enum");
         if (several && !dgl_json_is(several, DGL_JSON_ARRAY))
             return schema_fail(r, DGL_ERR_INVALID_ARG, several, "wanted an array of values");
@@ -164,7 +164,7 @@ static bool within(struct schema_reader *r, const struct dgl_json *schema, const
 static bool object_accepts(struct schema_reader *r, const struct dgl_json *schema,
                            const struct dgl_json *value, int depth, bool *ok)
 {
-    const struct dgl_json *list, *names = dgl_json_get(schema, "propertyNames");
+    const struct dgl_json *list, *names = schema_word(r, schema, "propertyNames");
     if (!within(r, schema, "minProperties", "maxProperties", dgl_json_count(value), ok) ||
         !schema_required(r, schema, &list))
         return false;
@@ -216,7 +216,7 @@ static bool array_accepts(struct schema_reader *r, const struct dgl_json *schema
 static bool plain_accepts(struct schema_reader *r, const struct dgl_json *schema,
                           const struct dgl_json *value, int depth, bool *ok)
 {
-    const struct dgl_json *single = dgl_json_get(schema, "const"),
+    const struct dgl_json *single = schema_word(r, schema, "const"),
                           *several = dgl_json_get(schema, "enum");
     unsigned types, type = type_of_value(value);
     *ok = true;

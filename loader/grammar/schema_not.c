@@ -79,7 +79,7 @@ static bool negate_constant(struct dgl_buf *out, const struct dgl_json *value)
     case DGL_JSON_BOOL:
         dgl_buf_puts(out, "{\"anyOf\":[");
         put_types(out, TYPE_ALL & ~(unsigned)TYPE_BOOL);
-        dgl_buf_printf(out, ",{\"const\":%s}]}", dgl_json_bool(value) ? "false" : "true");
+        dgl_buf_printf(out, ",{\"enum\":[%s]}]}", dgl_json_bool(value) ? "false" : "true");
         return true;
     case DGL_JSON_NUMBER:
         dgl_buf_puts(out, "{\"anyOf\":[");
@@ -273,7 +273,7 @@ static bool negate(struct schema_reader *r, struct dgl_buf *out, const struct dg
         return false;
     dgl_buf_puts(out, "{\"anyOf\":[false");
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
-        if (schema_is_note(m))
+        if (schema_is_note(r, schema, m))
             continue;
         dgl_buf_puts(out, ",");
         if (!negate_word(r, out, schema, m, depth))

@@ -126,53 +126,55 @@ enum role {
     ROLE_REWRITE,             /* is replaced by another schema */
     ROLE_IF                   /* the same, and asserts nothing without `then` and `else` */
 };
+/* `since` is the draft that introduced the word, or 0 if draft 4 has it. */
 static const struct word {
     const char *name;
     enum role role;
+    int since;
 } words[] = {
-    {SCHEMA_NOT_TEXTS, ROLE_ASSERT},
-    {"$dynamicRef", ROLE_REFUSED},
-    {"$recursiveRef", ROLE_REFUSED},
-    {"$ref", ROLE_REF},
-    {"additionalItems", ROLE_ASSERT},
-    {"additionalProperties", ROLE_ASSERT},
-    {"allOf", ROLE_ALL_OF},
-    {"anyOf", ROLE_ANY_OF},
-    {"const", ROLE_ASSERT},
-    {"contains", ROLE_REFUSED},
-    {"dependencies", ROLE_REWRITE},
-    {"dependentRequired", ROLE_REWRITE},
-    {"dependentSchemas", ROLE_REWRITE},
-    {"disallow", ROLE_REFUSED},
-    {"divisibleBy", ROLE_REFUSED},
-    {"enum", ROLE_ASSERT},
-    {"exclusiveMaximum", ROLE_ASSERT},
-    {"exclusiveMinimum", ROLE_ASSERT},
-    {"extends", ROLE_REFUSED},
-    {"format", ROLE_ASSERT},
-    {"if", ROLE_IF},
-    {"items", ROLE_ASSERT},
-    {"maxItems", ROLE_ASSERT},
-    {"maxLength", ROLE_ASSERT},
-    {"maxProperties", ROLE_ASSERT},
-    {"maximum", ROLE_ASSERT},
-    {"minItems", ROLE_ASSERT},
-    {"minLength", ROLE_ASSERT},
-    {"minProperties", ROLE_ASSERT},
-    {"minimum", ROLE_ASSERT},
-    {"multipleOf", ROLE_ASSERT},
-    {"not", ROLE_REWRITE},
-    {"oneOf", ROLE_ONE_OF},
-    {"pattern", ROLE_ASSERT},
-    {"patternProperties", ROLE_ASSERT},
-    {"prefixItems", ROLE_ASSERT},
-    {"properties", ROLE_ASSERT},
-    {"propertyNames", ROLE_ASSERT},
-    {"required", ROLE_ASSERT},
-    {"type", ROLE_ASSERT},
-    {"unevaluatedItems", ROLE_REFUSED_UNLESS_TRUE},
-    {"unevaluatedProperties", ROLE_REFUSED_UNLESS_TRUE},
-    {"uniqueItems", ROLE_ASSERT},
+    {SCHEMA_NOT_TEXTS, ROLE_ASSERT, 0},
+    {"$dynamicRef", ROLE_REFUSED, SCHEMA_DRAFT_2020},
+    {"$recursiveRef", ROLE_REFUSED, SCHEMA_DRAFT_2019},
+    {"$ref", ROLE_REF, 0},
+    {"additionalItems", ROLE_ASSERT, 0},
+    {"additionalProperties", ROLE_ASSERT, 0},
+    {"allOf", ROLE_ALL_OF, 0},
+    {"anyOf", ROLE_ANY_OF, 0},
+    {"const", ROLE_ASSERT, 6},
+    {"contains", ROLE_REFUSED, 6},
+    {"dependencies", ROLE_REWRITE, 0},
+    {"dependentRequired", ROLE_REWRITE, SCHEMA_DRAFT_2019},
+    {"dependentSchemas", ROLE_REWRITE, SCHEMA_DRAFT_2019},
+    {"disallow", ROLE_REFUSED, 0},
+    {"divisibleBy", ROLE_REFUSED, 0},
+    {"enum", ROLE_ASSERT, 0},
+    {"exclusiveMaximum", ROLE_ASSERT, 0},
+    {"exclusiveMinimum", ROLE_ASSERT, 0},
+    {"extends", ROLE_REFUSED, 0},
+    {"format", ROLE_ASSERT, 0},
+    {"if", ROLE_IF, 7},
+    {"items", ROLE_ASSERT, 0},
+    {"maxItems", ROLE_ASSERT, 0},
+    {"maxLength", ROLE_ASSERT, 0},
+    {"maxProperties", ROLE_ASSERT, 0},
+    {"maximum", ROLE_ASSERT, 0},
+    {"minItems", ROLE_ASSERT, 0},
+    {"minLength", ROLE_ASSERT, 0},
+    {"minProperties", ROLE_ASSERT, 0},
+    {"minimum", ROLE_ASSERT, 0},
+    {"multipleOf", ROLE_ASSERT, 0},
+    {"not", ROLE_REWRITE, 0},
+    {"oneOf", ROLE_ONE_OF, 0},
+    {"pattern", ROLE_ASSERT, 0},
+    {"patternProperties", ROLE_ASSERT, 0},
+    {"prefixItems", ROLE_ASSERT, SCHEMA_DRAFT_2020},
+    {"properties", ROLE_ASSERT, 0},
+    {"propertyNames", ROLE_ASSERT, 6},
+    {"required", ROLE_ASSERT, 0},
+    {"type", ROLE_ASSERT, 0},
+    {"unevaluatedItems", ROLE_REFUSED_UNLESS_TRUE, SCHEMA_DRAFT_2019},
+    {"unevaluatedProperties", ROLE_REFUSED_UNLESS_TRUE, SCHEMA_DRAFT_2019},
+    {"uniqueItems", ROLE_ASSERT, 0},
 };
 
 static int compare_word(const void *key, const void *word)
@@ -181,10 +183,28 @@ static int compare_word(const void *key, const void *word)
                            dgl_str_of(((const struct word *)word)->name));
 }
 
-static const struct word *find_word(const struct dgl_json *member)
+/* Returns the role of a member of a schema. Returns NULL for annotations, for words of later drafts,
+ * and, up to draft 7, for words beside $ref. */
+static const struct word *find_word(const struct schema_reader *r, const struct dgl_json *schema,
+                                    const struct dgl_json *member)
 {
     struct dgl_str key = dgl_json_key(member);
-    return bsearch(&key, words, sizeof(words) / sizeof(*words), sizeof(*words), compare_word);
+    const struct word *word =
+        bsearch(&key, words, sizeof(words) / sizeof(*words), sizeof(*words), compare_word);
+    if (!word || !r->draft)
+        return word;
+    if (r->draft < word->since)
+        return NULL;
+    if (r->draft <= 7 && word->role != ROLE_REF && dgl_json_get(schema, "$ref"))
+        return NULL;
+    return word;
+}
+
+const struct dgl_json *schema_word(const struct schema_reader *r, const struct dgl_json *schema,
+                                   const char *name)
+{
+    const struct dgl_json *member = dgl_json_get(schema, name);
+    return member && find_word(r, schema, member) ? member : NULL;
 }
 
 static bool is_true(const struct dgl_json *schema)
@@ -193,15 +213,16 @@ static bool is_true(const struct dgl_json *schema)
            (dgl_json_is(schema, DGL_JSON_OBJECT) && !dgl_json_count(schema));
 }
 
-bool schema_is_note(const struct dgl_json *word)
+bool schema_is_note(const struct schema_reader *r, const struct dgl_json *schema,
+                    const struct dgl_json *word)
 {
-    return !find_word(word);
+    return !find_word(r, schema, word);
 }
 
 bool schema_check_words(struct schema_reader *r, const struct dgl_json *schema)
 {
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
-        const struct word *word = find_word(m);
+        const struct word *word = find_word(r, schema, m);
         bool refused = false;
         if (!dgl_budget_steps(r->budget, 4))
             return false;
@@ -503,13 +524,13 @@ static bool add_linked(struct schema_reader *r, struct schema_set *set,
         return false;
     set->seen[set->num_seen++] = schema;
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
-        const struct word *word = find_word(m);
+        const struct word *word = find_word(r, schema, m);
         plain |= word && word->role == ROLE_ASSERT;
     }
     /* Properties keep the order of the text, also if a reference comes before or after them. */
     bool has_properties = dgl_json_get(schema, "properties") != NULL;
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
-        const struct word *word = find_word(m);
+        const struct word *word = find_word(r, schema, m);
         if (!word)
             continue;
         if (plain && !put && word->role == ROLE_ASSERT &&
@@ -931,6 +952,31 @@ static void finish(struct schema_reader *r)
     free(r->made);
 }
 
+/* Returns the draft that `$schema` names, or 0 if there is no such word. Unknown names are read as
+ * the latest draft. */
+static int draft_of(const struct dgl_json *root)
+{
+    static const struct {
+        const char *name;
+        int draft;
+    } drafts[] = {
+        {"json-schema.org/draft-03/", 4}, {"json-schema.org/draft-04/", 4},
+        {"json-schema.org/draft-05/", 4}, {"json-schema.org/draft-06/", 6},
+        {"json-schema.org/draft-07/", 7}, {"json-schema.org/draft/2019-09/", SCHEMA_DRAFT_2019},
+    };
+    const struct dgl_json *word = dgl_json_get(root, "$schema");
+    struct dgl_str name = dgl_json_str(word);
+    size_t skipped = dgl_str_starts(name, "https://") ? 8 : dgl_str_starts(name, "http://") ? 7 : 0;
+    if (!dgl_json_is(word, DGL_JSON_STRING))
+        return 0;
+    name.p += skipped;
+    name.len -= skipped;
+    for (size_t i = 0; i < sizeof(drafts) / sizeof(*drafts); i++)
+        if (dgl_str_starts(name, drafts[i].name))
+            return drafts[i].draft;
+    return SCHEMA_DRAFT_2020;
+}
+
 /* Builds the rule of the root, and then those of all conjunctions that were called. */
 static void read_all(struct schema_reader *r, const struct dgl_json *schema, struct gr_rule *root)
 {
@@ -981,6 +1027,7 @@ enum dgl_status json_schema_parse(struct grammar_builder *b, struct dgl_str text
         return budget->status;
     }
     r.root = dgl_json_root(doc);
+    r.draft = draft_of(r.root);
     r.has_ids = find_bases(r.root);
     read_all(&r, r.root, root);
     finish(&r);

@@ -29,6 +29,7 @@ struct row {
 };
 #define OBJ(properties) "{\"type\":\"object\",\"properties\":{" properties "}"
 #define CLOSED          ",\"additionalProperties\":false"
+#define DRAFT7          "\"$schema\":\"http://json-schema.org/draft-07/schema#\""
 static const struct row rows[] = {
     {"{}", {"1", "\"a\"", "{\"a\":[1,null]}", "[]", "true", "-0.5e+10"}, {""}, {" 1", "1 "}},
     {"true", {"null", "[{}]"}, {""}, {NULL}},
@@ -446,6 +447,32 @@ static const struct row rows[] = {
      {"700000000000007", "14.0"},
      {"7.5", "15"},
      {"7000000000000007"}},
+    /* drafts */
+    {"{" DRAFT7 ",\"definitions\":{\"a\":{\"type\":[\"string\",\"null\"]}},\"anyOf\":[{"
+     "\"$ref\":\"#/definitions/a\",\"type\":\"null\",\"pattern\":3}]}",
+     {"\"a\"", "null"},
+     {"1"},
+     {NULL}},
+    {"{" DRAFT7 ",\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"}],\"items\":{\"type\":"
+     "\"number\"}}",
+     {"[]", "[1]", "[1,2]"},
+     {"[\"a\"]"},
+     {NULL}},
+    {"{" DRAFT7 ",\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]},\"dependentSchemas\":{"
+     "\"a\":false}}",
+     {"{\"a\":1}"},
+     {"1"},
+     {NULL}},
+    {"{\"$schema\":\"https://json-schema.org/draft/2019-09/schema\",\"$ref\":\"#/$defs/a\","
+     "\"type\":\"null\",\"$defs\":{\"a\":{\"type\":[\"string\",\"null\"]}}}",
+     {"null"},
+     {"\"a\""},
+     {NULL}},
+    {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"const\":1,\"type\":\"boolean\","
+     "\"not\":{\"enum\":[true]}}",
+     {"false"},
+     {"true", "1"},
+     {NULL}},
 };
 
 static struct dgl_json_doc *parse(const char *text)
@@ -674,6 +701,15 @@ static const struct wrong_row wrong_rows[] = {
      DGL_ERR_INVALID_ARG,
      {"matches no text"}},
     {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}",
+     DGL_ERR_INVALID_ARG,
+     {"matches no text"}},
+    {"{" DRAFT7 ",\"definitions\":{\"a\":{}},\"not\":{\"$ref\":\"#/definitions/a\",\"type\":"
+     "\"string\"}}",
+     DGL_ERR_INVALID_ARG,
+     {"matches no text"}},
+    {"{" DRAFT7 ",\"definitions\":{\"a\":{\"type\":[\"string\",\"number\"]}},\"oneOf\":[{\"$ref\":"
+     "\"#/definitions/a\",\"type\":\"string\"},{\"$ref\":\"#/definitions/"
+     "a\",\"type\":\"number\"}]}",
      DGL_ERR_INVALID_ARG,
      {"matches no text"}},
     {"false", DGL_ERR_INVALID_ARG, {"#: ", "false"}},

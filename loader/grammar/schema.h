@@ -71,6 +71,12 @@ struct schema_string {
     struct gr_rule rule;
 };
 
+/* A constant of a list, or the list itself if `value` is NULL. Free slots have no list. */
+struct schema_constant {
+    const struct dgl_json *list, *value;
+    uint64_t hash;
+};
+
 /* A schema that replaces a keyword, or a branch of a oneOf without other branches. */
 struct schema_made {
     const struct dgl_json *word;
@@ -97,6 +103,8 @@ struct schema_reader {
     struct schema_dfa *dfas;
     struct schema_string *strings;
     struct schema_made *made;
+    struct schema_constant *constant_slots; /* hash table of the lists that were searched */
+    size_t num_constants, num_constant_slots;
     const struct dgl_json *constants; /* the list from which values are tested, or NULL */
     size_t num_parts, cap_parts, num_alls, cap_alls, num_slots, num_queue, cap_queue, num_dfas,
         cap_dfas, num_made, cap_made, num_strings, cap_strings, text_len;
@@ -111,6 +119,13 @@ struct schema_reader {
     struct gr_expr any_key;
     bool has_any_key;
 };
+
+/* Spreads the bits of a hash. */
+static inline uint64_t schema_mix(uint64_t hash)
+{
+    hash = (hash ^ hash >> 32) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
 
 /* --- schema_read.c --- */
 
@@ -217,6 +232,8 @@ bool schema_number_accepts(struct schema_reader *r, const struct dgl_json *schem
                            const struct dgl_json *value, bool *ok);
 /* Returns true if the number is whole. */
 bool schema_is_whole(const struct dgl_json *number);
+/* Equal numbers have equal hashes. */
+uint64_t schema_number_hash(const struct dgl_json *number);
 bool schema_numbers_equal(const struct dgl_json *left, const struct dgl_json *right);
 /* Sets *proven if the bounds exclude each other. */
 bool schema_numbers_disjoint(struct schema_reader *r, uint32_t left, uint32_t right, bool *proven);

@@ -447,6 +447,11 @@ static const struct row rows[] = {
      {"700000000000007", "14.0"},
      {"7.5", "15"},
      {"7000000000000007"}},
+    {"{\"allOf\":[{\"enum\":[1,10,\"a\",null,[1,2],{\"b\":1,\"c\":[2]}]},{\"enum\":[1.0,1e1,{\"c\":"
+     "[2.0],\"b\":1e0},[2,1],false,[]]}]}",
+     {"1", "10", "{\"b\":1,\"c\":[2]}"},
+     {"[1,2]", "\"a\"", "null", "false"},
+     {NULL}},
     /* drafts */
     {"{" DRAFT7 ",\"definitions\":{\"a\":{\"type\":[\"string\",\"null\"]}},\"anyOf\":[{"
      "\"$ref\":\"#/definitions/a\",\"type\":\"null\",\"pattern\":3}]}",
@@ -703,6 +708,9 @@ static const struct wrong_row wrong_rows[] = {
     {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}",
      DGL_ERR_INVALID_ARG,
      {"matches no text"}},
+    {"{\"allOf\":[{\"enum\":[1,\"a\",{\"b\":[true]}]},{\"enum\":[{\"b\":[false]},2,\"b\"]}]}",
+     DGL_ERR_INVALID_ARG,
+     {"matches no text"}},
     {"{" DRAFT7 ",\"definitions\":{\"a\":{}},\"not\":{\"$ref\":\"#/definitions/a\",\"type\":"
      "\"string\"}}",
      DGL_ERR_INVALID_ARG,
@@ -921,6 +929,50 @@ static void test_limits(void **state)
     grammar_case_finish(&c);
 }
 
+/* Lists of many constants are compared by hashes. Each row is two lists of numbers, or an array with
+ * equal items in the last row. */
+static void test_constants(void **state)
+{
+    static const struct {
+        const char *start, *middle, *end;
+        int from[2], to[2];
+        bool compiles;
+    } list_rows[] = {
+        {"{\"allOf\":[{\"enum\":[-1",
+         "]},{\"enum\":[-2",
+         "]}]}",
+         {0, 20000},
+         {20000, 40000},
+         false},
+        {"{\"allOf\":[{\"enum\":[-1",
+         "]},{\"enum\":[-1.0",
+         "]}]}",
+         {0, 20000},
+         {20000, 40000},
+         true},
+        {"{\"const\":[-1", ",-2", "],\"uniqueItems\":true}", {0, 4000}, {4000, 8000}, true},
+        {"{\"const\":[-1", ",-2", "],\"uniqueItems\":true}", {0, 10000}, {10001, 40000}, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(list_rows) / sizeof(*list_rows); i++) {
+        struct grammar_case c;
+        struct dgl_buf text = {0};
+        for (int k = 0; k < 2; k++) {
+            dgl_buf_puts(&text, k ? list_rows[i].middle : list_rows[i].start);
+            for (int n = list_rows[i].from[k]; n < list_rows[i].to[k]; n++)
+                dgl_buf_printf(&text, ",%d", n);
+        }
+        dgl_buf_puts(&text, list_rows[i].end);
+        enum dgl_status status = compile(&c, text.p, false, NULL);
+        if (status != (list_rows[i].compiles ? DGL_OK : DGL_ERR_INVALID_ARG))
+            fail_msg("row %zu: status %d: %s", i, status, c.t.text);
+        if (status != DGL_OK && !strstr(c.t.text, "matches no text"))
+            fail_msg("row %zu: %s", i, c.t.text);
+        dgl_buf_finish(&text);
+        grammar_case_finish(&c);
+    }
+}
+
 /* Objects with many properties, and a chain of references. */
 static void test_large(void **state)
 {
@@ -960,9 +1012,10 @@ static void test_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compact),  cmocka_unit_test(test_space),
-        cmocka_unit_test(test_warnings), cmocka_unit_test(test_json_object),
-        cmocka_unit_test(test_large),    cmocka_unit_test(test_strict_limits),
+        cmocka_unit_test(test_compact),       cmocka_unit_test(test_space),
+        cmocka_unit_test(test_warnings),      cmocka_unit_test(test_json_object),
+        cmocka_unit_test(test_constants),     cmocka_unit_test(test_large),
+        cmocka_unit_test(test_strict_limits),
     };
     return test_run_table("documents", test_documents, rows) +
            test_run_table("random documents", test_random, rows) +

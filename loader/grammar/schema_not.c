@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 12, MAX_TEXT = 65536 };
+enum {
+    MAX_DEPTH = 12,
+    MAX_TEXT = 65536,
+    DOC_BYTES = 30 /* memory of a parsed schema for each byte of its text */
+};
 
 /* --- texts --- */
 
@@ -383,6 +387,7 @@ static bool keep(struct schema_reader *r, const struct dgl_buf *text, struct sch
     if (text->failed)
         return dgl_budget_fail_memory(r->budget, MAX_TEXT);
     if (!dgl_budget_steps(r->budget, text->len) ||
+        !dgl_budget_bytes(r->budget, DOC_BYTES * (uint64_t)text->len) ||
         !dgl_budget_grow(r->budget, (void **)&r->made, &r->cap_made, r->num_made + 1,
                          sizeof(*r->made)))
         return false;

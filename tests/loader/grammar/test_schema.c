@@ -892,16 +892,21 @@ struct limit_row {
     const char *name, *start, *part, *middle, *closing, *end;
     size_t count;
     enum dgl_status status;
+    const char *message; /* or NULL */
 };
+#define LONG "0123456789012345678901234567890123456789012345678"
 static const struct limit_row limit_rows[] = {
-    {"nested arrays", "", "{\"items\":", "{}", "}", "", 60, DGL_OK},
-    {"nested arrays, too deep", "", "{\"items\":", "{}", "}", "", 10000, DGL_ERR_INVALID_ARG},
+    {"nested arrays", "", "{\"items\":", "{}", "}", "", 60, DGL_OK, NULL},
+    {"nested arrays, too deep", "", "{\"items\":", "{}", "}", "", 10000, DGL_ERR_INVALID_ARG, NULL},
     {"many anyOf in an allOf", "{\"allOf\":[{}", ",{\"anyOf\":[{\"minimum\":1},{\"maximum\":0}]}",
-     "", "", "]}", 40, DGL_ERR_INVALID_ARG},
-    {"a long enum", "{\"enum\":[0", ",\"abcdefgh\"", "", "", "]}", 10000, DGL_OK},
+     "", "", "]}", 40, DGL_ERR_INVALID_ARG, NULL},
+    {"a long enum", "{\"enum\":[0", ",\"abcdefgh\"", "", "", "]}", 10000, DGL_OK, NULL},
     {"more than 1 MB", "{\"description\":\"", "0123456789", "", "", "\"}", 110000,
-     DGL_ERR_INVALID_ARG},
-    {"a long text", "{\"description\":\"", "0123456789", "", "", "\"}", 100000, DGL_OK},
+     DGL_ERR_INVALID_ARG, NULL},
+    {"a long text", "{\"description\":\"", "0123456789", "", "", "\"}", 100000, DGL_OK, NULL},
+    {"large complements", "{\"allOf\":[{}", ",{\"not\":{\"$ref\":\"#/$defs/a\"}}",
+     "],\"$defs\":{\"a\":{\"enum\":[0", ",\"" LONG LONG LONG LONG "\"", "]}}}", 250,
+     DGL_ERR_INVALID_ARG, "bytes of memory"},
 };
 
 static void test_limits(void **state)
@@ -925,6 +930,8 @@ static void test_limits(void **state)
         status = grammar_compile(c.b, c.root, &c.grammar);
     if (status != row->status)
         fail_msg("status %d, wanted %d: %s", status, row->status, c.t.text);
+    if (row->message)
+        assert_contains(c.t.text, row->message);
     dgl_buf_finish(&text);
     grammar_case_finish(&c);
 }
@@ -980,7 +987,7 @@ static void test_large(void **state)
     struct dgl_buf text = {0}, document = {0};
     (void)state;
     for (int required = 0; required < 2; required++) {
-        int count = required ? 4000 : 400;
+        int count = required ? 5000 : 400;
         text.len = document.len = 0;
         dgl_buf_puts(&text, "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{");
         for (int i = 0; i < count; i++)

@@ -71,6 +71,12 @@ struct schema_string {
     struct gr_rule rule;
 };
 
+/* The names that `propertyNames` allows. */
+struct schema_key_names {
+    const struct dgl_json *word;
+    bool proving;
+    struct gr_dfa dfa;
+};
 /* A constant of a list, or the list itself if `value` is NULL. Free slots have no list. */
 struct schema_constant {
     const struct dgl_json *list, *value;
@@ -103,11 +109,12 @@ struct schema_reader {
     struct schema_dfa *dfas;
     struct schema_string *strings;
     struct schema_made *made;
+    struct schema_key_names *names;
     struct schema_constant *constant_slots; /* hash table of the lists that were searched */
     size_t num_constants, num_constant_slots;
     const struct dgl_json *constants; /* the list from which values are tested, or NULL */
     size_t num_parts, cap_parts, num_alls, cap_alls, num_slots, num_queue, cap_queue, num_dfas,
-        cap_dfas, num_made, cap_made, num_strings, cap_strings, text_len;
+        cap_dfas, num_made, cap_made, num_strings, cap_strings, num_names, cap_names, text_len;
     uint32_t num_warnings;
     uint32_t fuel; /* comparisons that are left for the oneOf at hand */
     /* Rules that all schemas share. */
@@ -215,8 +222,8 @@ struct schema_text {
 /* If r->proving, formats are replaced by a language that contains all their texts. */
 bool schema_text_of(struct schema_reader *r, uint32_t all, struct schema_text *out);
 bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out);
-/* Sets *dfa to the texts that satisfy a conjunction (propertyNames). */
-bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_dfa *dfa);
+/* Sets *dfa to the texts that satisfy the schema of `propertyNames`. */
+bool schema_names(struct schema_reader *r, const struct dgl_json *word, struct gr_dfa *dfa);
 /* Sets *dfa to the texts that a pattern matches. */
 bool schema_pattern(struct schema_reader *r, const struct dgl_json *at, struct dgl_str text,
                     struct gr_dfa *dfa);

@@ -325,16 +325,11 @@ static bool object_accepts(struct schema_reader *r, const struct dgl_json *schem
         if (!schema_for_property(r, schema, key, visit_value, &e))
             return false;
         *ok &= e.accepted;
-        if (names) {
-            struct schema_set set = {0};
-            struct gr_dfa dfa;
-            uint32_t all;
-            bool done = schema_set_add(r, &set, names) && schema_intern(r, &set, &all);
-            schema_set_finish(&set);
-            if (!done || !schema_names(r, all, 0, &dfa))
-                return false;
+        struct gr_dfa dfa;
+        if (names && (!dgl_budget_steps(r->budget, key.len) || !schema_names(r, names, &dfa)))
+            return false;
+        if (names)
             *ok &= gr_dfa_accepts(r->b, dfa, key);
-        }
     }
     return true;
 }

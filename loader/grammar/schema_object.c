@@ -115,14 +115,10 @@ static bool find_names(struct schema_reader *r, uint32_t all, bool *found, struc
     *found = false;
     for (uint32_t at = 0; (schema = schema_next_plain(r, all, &at));) {
         const struct dgl_json *word = schema_word(r, schema, "propertyNames");
-        struct schema_set set = {0};
         struct gr_dfa dfa;
-        uint32_t id;
         if (!word)
             continue;
-        bool ok = schema_set_add(r, &set, word) && schema_intern(r, &set, &id);
-        schema_set_finish(&set);
-        if (!ok || !schema_names(r, id, 0, &dfa))
+        if (!schema_names(r, word, &dfa))
             return false;
         *names = *found ? gr_dfa_and(r->b, *names, dfa) : dfa;
         *found = true;

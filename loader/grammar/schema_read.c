@@ -947,6 +947,7 @@ static void finish(struct schema_reader *r)
     free(r->queue);
     free(r->dfas);
     free(r->strings);
+    free(r->names);
     free(r->constant_slots);
     for (size_t i = 0; i < r->num_made; i++)
         dgl_json_destroy(&r->made[i].doc);

@@ -499,7 +499,8 @@ static bool constant_names(struct schema_reader *r, uint32_t all, const struct d
     return ok && r->budget->status == DGL_OK;
 }
 
-bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_dfa *dfa)
+/* Sets *dfa to the texts that satisfy a conjunction. */
+static bool names_of(struct schema_reader *r, uint32_t all, int depth, struct gr_dfa *dfa)
 {
     const struct dgl_json *list;
     struct schema_text t;
@@ -524,7 +525,7 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
             struct gr_dfa other;
             uint32_t next;
             if (!schema_branch(r, all, choice, branch, &next) ||
-                !schema_names(r, next, depth + 1, &other))
+                !names_of(r, next, depth + 1, &other))
                 return false;
             *dfa = gr_dfa_or(r->b, *dfa, other);
         }
@@ -548,5 +549,28 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
     bool ok = r->budget->status == DGL_OK && (r->proving || bound_length(r, &t));
     unname_place(r, &named);
     *dfa = t.dfa;
+    return ok;
+}
+
+bool schema_names(struct schema_reader *r, const struct dgl_json *word, struct gr_dfa *dfa)
+{
+    const struct dgl_json *constants = r->constants;
+    struct schema_set set = {0};
+    uint32_t all;
+    if (!dgl_budget_steps(r->budget, 1 + r->num_names / 4))
+        return false;
+    for (size_t i = 0; i < r->num_names; i++)
+        if (r->names[i].word == word && r->names[i].proving == r->proving) {
+            *dfa = r->names[i].dfa;
+            return true;
+        }
+    bool ok = schema_set_add(r, &set, word) && schema_intern(r, &set, &all) &&
+              names_of(r, all, 0, dfa) &&
+              dgl_budget_grow(r->budget, (void **)&r->names, &r->cap_names, r->num_names + 1,
+                              sizeof(*r->names));
+    schema_set_finish(&set);
+    r->constants = constants;
+    if (ok)
+        r->names[r->num_names++] = (struct schema_key_names){word, r->proving, *dfa};
     return ok;
 }

@@ -90,7 +90,7 @@ struct schema_made {
     uint64_t others;
     struct dgl_json_doc *doc;
 };
-/* A keyword of made schemas: a string is none of these. */
+/* A keyword of made schemas: a string is none of these. It is unknown in the text of a user. */
 #define SCHEMA_NOT_TEXTS "$dopplergl-not"
 
 struct schema_reader {
@@ -145,10 +145,10 @@ void schema_pointer(const struct dgl_json *root, const struct dgl_json *at, stru
  * `$ref` cannot name it. */
 bool schema_exact_pointer(struct schema_reader *r, const struct dgl_json *at, struct dgl_buf *out);
 /* Returns true if a keyword asserts nothing. */
-bool schema_is_note(const struct schema_reader *r, const struct dgl_json *schema,
+bool schema_is_note(struct schema_reader *r, const struct dgl_json *schema,
                     const struct dgl_json *word);
 /* Returns a keyword of a schema, or NULL if it is absent or unknown in the draft. */
-const struct dgl_json *schema_word(const struct schema_reader *r, const struct dgl_json *schema,
+const struct dgl_json *schema_word(struct schema_reader *r, const struct dgl_json *schema,
                                    const char *name);
 /* Refuses the keywords of a schema that are not supported. */
 bool schema_check_words(struct schema_reader *r, const struct dgl_json *schema);
@@ -200,6 +200,9 @@ bool schema_types_of(struct schema_reader *r, const struct dgl_json *schema, uns
 bool schema_types(struct schema_reader *r, uint32_t all, unsigned *types);
 /* Sets *list to the shortest list of constants of the parts, or to NULL if there is none. */
 bool schema_enum(struct schema_reader *r, uint32_t all, const struct dgl_json **list);
+/* A set of lists: those of constants that were searched, and those of SCHEMA_NOT_TEXTS. */
+bool schema_list_is_known(struct schema_reader *r, const struct dgl_json *list);
+bool schema_list_add(struct schema_reader *r, const struct dgl_json *list);
 /* Evaluates a value that stands in the schema. */
 bool schema_accepts(struct schema_reader *r, const struct dgl_json *schema,
                     const struct dgl_json *value, int depth, bool *ok);

@@ -223,18 +223,31 @@ static bool grow_constants(struct schema_reader *r, size_t more)
     return true;
 }
 
+bool schema_list_is_known(struct schema_reader *r, const struct dgl_json *list)
+{
+    return r->num_constant_slots && find_slot(r, list, NULL, 0)->list;
+}
+
+bool schema_list_add(struct schema_reader *r, const struct dgl_json *list)
+{
+    if (!grow_constants(r, 1))
+        return false;
+    struct schema_constant *slot = find_slot(r, list, NULL, 0);
+    if (r->budget->status == DGL_OK && !slot->list) {
+        *slot = (struct schema_constant){list, NULL, 0};
+        r->num_constants++;
+    }
+    return r->budget->status == DGL_OK;
+}
+
 /* Returns true if a list of constants contains a value. The constants of a list are hashed when it
  * is first searched. */
 static bool contains(struct schema_reader *r, const struct dgl_json *list,
                      const struct dgl_json *value)
 {
-    if (!grow_constants(r, 1))
-        return false;
-    struct schema_constant *slot = find_slot(r, list, NULL, 0);
-    if (!slot->list && r->budget->status == DGL_OK) {
-        *slot = (struct schema_constant){list, NULL, 0};
-        r->num_constants++;
-        if (!grow_constants(r, dgl_json_count(list)))
+    struct schema_constant *slot;
+    if (!schema_list_is_known(r, list)) {
+        if (!schema_list_add(r, list) || !grow_constants(r, dgl_json_count(list)))
             return false;
         for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
             uint64_t hash = hash_value(r, v);

@@ -380,6 +380,19 @@ static const struct dgl_json *find_made(struct schema_reader *r, const struct dg
     return NULL;
 }
 
+/* Registers the keywords of a made schema that a user cannot write. The depth is bounded by the JSON
+ * reader. */
+static bool add_not_texts(struct schema_reader *r, const struct dgl_json *value)
+{
+    const struct dgl_json *list = dgl_json_get(value, SCHEMA_NOT_TEXTS);
+    if (!dgl_budget_steps(r->budget, 2) || (list && !schema_list_add(r, list)))
+        return false;
+    for (const struct dgl_json *child = dgl_json_first(value); child; child = dgl_json_next(child))
+        if (!add_not_texts(r, child))
+            return false;
+    return true;
+}
+
 /* Parses and stores a schema that was made. */
 static bool keep(struct schema_reader *r, const struct dgl_buf *text, struct schema_made made,
                  const struct dgl_json **out)
@@ -397,6 +410,8 @@ static bool keep(struct schema_reader *r, const struct dgl_buf *text, struct sch
     if (status != DGL_OK) /* it is nested too deep */
         return true;
     r->made[r->num_made++] = made;
+    if (!add_not_texts(r, dgl_json_root(made.doc)))
+        return false;
     *out = dgl_json_root(made.doc);
     return true;
 }

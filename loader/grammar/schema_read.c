@@ -132,7 +132,6 @@ static const struct word {
     enum role role;
     int since;
 } words[] = {
-    {SCHEMA_NOT_TEXTS, ROLE_ASSERT, 0},
     {"$dynamicRef", ROLE_REFUSED, SCHEMA_DRAFT_2020},
     {"$recursiveRef", ROLE_REFUSED, SCHEMA_DRAFT_2019},
     {"$ref", ROLE_REF, 0},
@@ -185,12 +184,15 @@ static int compare_word(const void *key, const void *word)
 
 /* Returns the role of a member of a schema. Returns NULL for annotations, for words of later drafts,
  * and, up to draft 7, for words beside $ref. */
-static const struct word *find_word(const struct schema_reader *r, const struct dgl_json *schema,
+static const struct word *find_word(struct schema_reader *r, const struct dgl_json *schema,
                                     const struct dgl_json *member)
 {
+    static const struct word not_texts = {SCHEMA_NOT_TEXTS, ROLE_ASSERT, 0};
     struct dgl_str key = dgl_json_key(member);
     const struct word *word =
         bsearch(&key, words, sizeof(words) / sizeof(*words), sizeof(*words), compare_word);
+    if (!word && dgl_str_eq(key, SCHEMA_NOT_TEXTS) && schema_list_is_known(r, member))
+        return &not_texts;
     if (!word || !r->draft)
         return word;
     if (r->draft < word->since)
@@ -200,7 +202,7 @@ static const struct word *find_word(const struct schema_reader *r, const struct 
     return word;
 }
 
-const struct dgl_json *schema_word(const struct schema_reader *r, const struct dgl_json *schema,
+const struct dgl_json *schema_word(struct schema_reader *r, const struct dgl_json *schema,
                                    const char *name)
 {
     const struct dgl_json *member = dgl_json_get(schema, name);
@@ -213,7 +215,7 @@ static bool is_true(const struct dgl_json *schema)
            (dgl_json_is(schema, DGL_JSON_OBJECT) && !dgl_json_count(schema));
 }
 
-bool schema_is_note(const struct schema_reader *r, const struct dgl_json *schema,
+bool schema_is_note(struct schema_reader *r, const struct dgl_json *schema,
                     const struct dgl_json *word)
 {
     return !find_word(r, schema, word);

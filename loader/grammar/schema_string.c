@@ -217,7 +217,7 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
 {
     const struct dgl_json *pattern = dgl_json_get(schema, "pattern"),
                           *name = dgl_json_get(schema, "format");
-    const struct dgl_json *others = dgl_json_get(schema, SCHEMA_NOT_TEXTS);
+    const struct dgl_json *others = schema_word(r, schema, SCHEMA_NOT_TEXTS);
     struct gr_dfa dfas[3];
     size_t count = 0;
     if (dgl_json_count(others) && !other_texts(r, others, &dfas[count++]))

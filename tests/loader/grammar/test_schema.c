@@ -452,6 +452,7 @@ static const struct row rows[] = {
      {"1", "10", "{\"b\":1,\"c\":[2]}"},
      {"[1,2]", "\"a\"", "null", "false"},
      {NULL}},
+    {"{\"$dopplergl-not\":[\"a\"],\"not\":{\"const\":\"b\"}}", {"\"a\"", "1"}, {"\"b\""}, {NULL}},
     /* drafts */
     {"{" DRAFT7 ",\"definitions\":{\"a\":{\"type\":[\"string\",\"null\"]}},\"anyOf\":[{"
      "\"$ref\":\"#/definitions/a\",\"type\":\"null\",\"pattern\":3}]}",
@@ -489,7 +490,7 @@ static struct dgl_json_doc *parse(const char *text)
 /* Returns true if the independent validator knows the schema and the document. */
 static bool is_judged(const char *schema, const char *text)
 {
-    static const char *const unknown[] = {"uniqueItems", "%25"};
+    static const char *const unknown[] = {"uniqueItems", "%25", "$dopplergl-not"};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(*unknown); i++)
         if (strstr(schema, unknown[i]))
             return false;

@@ -101,7 +101,8 @@ struct schema_reader {
     int draft; /* of `$schema`; 0 if it is absent: as 2020-12, and old words are read too */
     /* Formats are wide: a text that is not accepted is invalid for every validator. */
     bool proving;
-    bool has_ids; /* a part of the schema has an $id of its own */
+    bool has_ids;    /* a part of the schema has an $id of its own */
+    bool needs_base; /* the last replacement of a keyword failed because of has_ids */
     struct schema_part *parts;
     struct schema_all *alls;
     uint32_t *table; /* hash table of conjunctions: index + 1, or 0 */

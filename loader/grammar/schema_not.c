@@ -423,6 +423,7 @@ bool schema_rewrite(struct schema_reader *r, const struct dgl_json *schema,
     struct dgl_str key = dgl_json_key(word);
     if (!dgl_budget_steps(r->budget, 10 + r->num_made / 4))
         return false;
+    r->needs_base = false;
     *out = find_made(r, word, 0, 0);
     if (*out)
         return true;
@@ -432,7 +433,8 @@ bool schema_rewrite(struct schema_reader *r, const struct dgl_json *schema,
     if (ok || text.failed)
         keep(r, &text, (struct schema_made){.word = word}, out);
     dgl_buf_finish(&text);
-    return *out || schema_fail(r, DGL_ERR_UNSUPPORTED, word, "this keyword is not supported");
+    return *out || schema_fail(r, DGL_ERR_UNSUPPORTED, word, "this keyword is not supported%s",
+                               r->needs_base ? " in a schema with an $id below the root" : "");
 }
 
 bool schema_exclusive(struct schema_reader *r, const struct dgl_json *list, size_t index,
@@ -441,6 +443,7 @@ bool schema_exclusive(struct schema_reader *r, const struct dgl_json *list, size
     struct dgl_buf text = {0};
     if (!dgl_budget_steps(r->budget, 10 + r->num_made / 4))
         return false;
+    r->needs_base = false;
     *out = find_made(r, list, index, others);
     if (*out)
         return true;

@@ -63,6 +63,7 @@ void schema_pointer(const struct dgl_json *root, const struct dgl_json *at, stru
 bool schema_exact_pointer(struct schema_reader *r, const struct dgl_json *at, struct dgl_buf *out)
 {
     struct path path = {.depth = 0};
+    r->needs_base |= r->has_ids;
     if (r->has_ids || !dgl_budget_steps(r->budget, 10 + r->text_len / 8) ||
         !find_path(r->root, at, &path))
         return false;
@@ -265,24 +266,87 @@ bool schema_count(struct schema_reader *r, const struct dgl_json *schema, const 
 
 /* --- references --- */
 
-/* Returns true if a schema has an $id that changes the base of its references. Old generators write
- * fragments, which do not. */
-static bool has_own_base(const struct dgl_json *value)
+/* Positions of values in the text of a schema. */
+enum place {
+    PLACE_DATA,    /* in a constant or an example */
+    PLACE_OTHER,   /* below an unknown word */
+    PLACE_SCHEMA,  /* a schema or a list of schemas */
+    PLACE_SCHEMAS, /* an object of schemas with names */
+};
+
+static bool is_one_of(struct dgl_str key, const char *const *names)
 {
-    static const char *const names[] = {"$id", "id"};
-    for (size_t i = 0; i < 2; i++) {
-        const struct dgl_json *id = dgl_json_get(value, names[i]);
+    while (*names && !dgl_str_eq(key, *names))
+        names++;
+    return *names;
+}
+
+static enum place place_below(const struct dgl_json *value, enum place place,
+                              const struct dgl_json *child)
+{
+    static const char *const data[] = {"const", "default", "enum", "examples", NULL},
+                             *const maps[] = {"$defs",
+                                              "definitions",
+                                              "dependencies",
+                                              "dependentSchemas",
+                                              "patternProperties",
+                                              "properties",
+                                              NULL},
+                             *const schemas[] = {"additionalItems",
+                                                 "additionalProperties",
+                                                 "allOf",
+                                                 "anyOf",
+                                                 "contains",
+                                                 "contentSchema",
+                                                 "else",
+                                                 "extends",
+                                                 "if",
+                                                 "items",
+                                                 "not",
+                                                 "oneOf",
+                                                 "prefixItems",
+                                                 "propertyNames",
+                                                 "then",
+                                                 "unevaluatedItems",
+                                                 "unevaluatedProperties",
+                                                 NULL};
+    struct dgl_str key = dgl_json_key(child);
+    if (place == PLACE_SCHEMAS)
+        return PLACE_SCHEMA;
+    if (place != PLACE_SCHEMA || dgl_json_is(value, DGL_JSON_ARRAY))
+        return place;
+    return is_one_of(key, data)      ? PLACE_DATA
+           : is_one_of(key, maps)    ? PLACE_SCHEMAS
+           : is_one_of(key, schemas) ? PLACE_SCHEMA
+                                     : PLACE_OTHER;
+}
+
+/* Returns true if a schema has an $id that changes the base of its references. Old generators write
+ * fragments, which do not. The word is `id` in draft 4. */
+static bool has_own_base(const struct schema_reader *r, const struct dgl_json *schema)
+{
+    static const char *const names[] = {"id", "$id"};
+    if (r->draft && r->draft <= 7 && dgl_json_get(schema, "$ref"))
+        return false;
+    for (int i = r->draft > 4; i < (r->draft == 4 ? 1 : 2); i++) {
+        const struct dgl_json *id = dgl_json_get(schema, names[i]);
         if (dgl_json_is(id, DGL_JSON_STRING) && !dgl_str_starts(dgl_json_str(id), "#"))
             return true;
     }
     return false;
 }
 
-static bool find_bases(const struct dgl_json *value)
+static bool find_bases(const struct schema_reader *r, const struct dgl_json *value,
+                       enum place place)
 {
-    for (const struct dgl_json *child = dgl_json_first(value); child; child = dgl_json_next(child))
-        if (has_own_base(child) || find_bases(child))
+    for (const struct dgl_json *child = dgl_json_first(value); child;
+         child = dgl_json_next(child)) {
+        enum place below = place_below(value, place, child);
+        if (below < PLACE_SCHEMA)
+            continue;
+        if ((below == PLACE_SCHEMA && has_own_base(r, child)) || find_bases(r, child, below))
             return true;
+    }
     return false;
 }
 
@@ -324,11 +388,12 @@ static bool decode_token(struct dgl_str token, struct dgl_buf *out)
 }
 
 /* Finds schemas with this $anchor. Does not search in values and in parts with an $id. */
-static void find_anchor(const struct dgl_json *value, struct dgl_str name,
-                        const struct dgl_json **found, size_t *count)
+static void find_anchor(const struct schema_reader *r, const struct dgl_json *value,
+                        enum place place, struct dgl_str name, const struct dgl_json **found,
+                        size_t *count)
 {
     static const char *const names[] = {"$anchor", "$dynamicAnchor"};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2 && place != PLACE_SCHEMAS; i++) {
         const struct dgl_json *anchor = dgl_json_get(value, names[i]);
         if (dgl_json_is(anchor, DGL_JSON_STRING) && dgl_str_equal(dgl_json_str(anchor), name)) {
             *found = value;
@@ -337,10 +402,9 @@ static void find_anchor(const struct dgl_json *value, struct dgl_str name,
     }
     for (const struct dgl_json *child = dgl_json_first(value); child;
          child = dgl_json_next(child)) {
-        struct dgl_str key = dgl_json_key(child);
-        if (!has_own_base(child) && !dgl_str_eq(key, "enum") && !dgl_str_eq(key, "const") &&
-            !dgl_str_eq(key, "default") && !dgl_str_eq(key, "examples"))
-            find_anchor(child, name, found, count);
+        enum place below = place_below(value, place, child);
+        if (below != PLACE_DATA && (below == PLACE_SCHEMAS || !has_own_base(r, child)))
+            find_anchor(r, child, below, name, found, count);
     }
 }
 
@@ -380,9 +444,12 @@ static bool has_other_base(struct schema_reader *r, const struct dgl_json *ref)
         return false;
     if (!dgl_budget_steps(r->budget, 10 + r->text_len / 8) || !find_path(r->root, ref, &path))
         return true;
-    for (size_t i = 1; i < path.depth; i++)
-        if (has_own_base(path.nodes[i]))
+    enum place place = PLACE_SCHEMA;
+    for (size_t i = 1; i < path.depth; i++) {
+        place = place_below(path.nodes[i - 1], place, path.nodes[i]);
+        if (place == PLACE_SCHEMA && has_own_base(r, path.nodes[i]))
             return true;
+    }
     return false;
 }
 
@@ -420,7 +487,8 @@ const struct dgl_json *schema_resolve(struct schema_reader *r, const struct dgl_
         at = NULL;
         if (!dgl_budget_steps(r->budget, 10 + r->text_len))
             return NULL;
-        find_anchor(r->root, (struct dgl_str){text.p + 1, text.len - 1}, &at, &count);
+        find_anchor(r, r->root, PLACE_SCHEMA, (struct dgl_str){text.p + 1, text.len - 1}, &at,
+                    &count);
         at = count == 1 ? at : NULL;
     }
     if (!at || (dgl_json_type(at) != DGL_JSON_OBJECT && dgl_json_type(at) != DGL_JSON_BOOL)) {
@@ -836,6 +904,11 @@ static bool build_choice(struct schema_reader *r, uint32_t all, uint32_t choice,
         if (index < 64 && others[index]) {
             ok = schema_exclusive(r, list, index, others[index], &only);
             size_t other = (size_t)__builtin_ctzll(others[index]);
+            if (ok && !only && r->needs_base)
+                ok = schema_fail(r, DGL_ERR_UNSUPPORTED, list,
+                                 "the branches %zu and %zu may match the same value; use anyOf, or "
+                                 "remove the $id below the root",
+                                 index < other ? index : other, index < other ? other : index);
             if (ok && !only)
                 ok = schema_fail(r, DGL_ERR_UNSUPPORTED, list,
                                  "the branches %zu and %zu may match the same value; use anyOf, or "
@@ -1032,7 +1105,7 @@ enum dgl_status json_schema_parse(struct grammar_builder *b, struct dgl_str text
     }
     r.root = dgl_json_root(doc);
     r.draft = draft_of(r.root);
-    r.has_ids = find_bases(r.root);
+    r.has_ids = find_bases(&r, r.root, PLACE_SCHEMA);
     read_all(&r, r.root, root);
     finish(&r);
     dgl_json_destroy(&doc);

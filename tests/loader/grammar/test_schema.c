@@ -453,6 +453,23 @@ static const struct row rows[] = {
      {"[1,2]", "\"a\"", "null", "false"},
      {NULL}},
     {"{\"$dopplergl-not\":[\"a\"],\"not\":{\"const\":\"b\"}}", {"\"a\"", "1"}, {"\"b\""}, {NULL}},
+    {"{\"examples\":[{\"$id\":\"x\"}],\"default\":{\"id\":\"x\"},\"properties\":{\"id\":{\"const\":"
+     "{\"$id\":"
+     "\"x\"}},\"default\":{\"type\":\"null\"}},\"x\":{\"id\":\"x\"},\"if\":{\"type\":\"string\"},"
+     "\"then\":{\"minLength\":2}}",
+     {"\"ab\"", "1", "{\"id\":{\"$id\":\"x\"}}"},
+     {"\"a\"", "{\"default\":1}"},
+     {NULL}},
+    {"{\"$schema\":\"https://json-schema.org/draft/2020-12/"
+     "schema\",\"items\":{\"id\":\"x\"},\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":2}}",
+     {"\"ab\"", "1"},
+     {"\"a\""},
+     {NULL}},
+    {"{\"properties\":{\"default\":{\"$anchor\":\"b\",\"type\":\"null\"}},\"anyOf\":[{\"$ref\":\"#"
+     "b\"}]}",
+     {"null"},
+     {"1"},
+     {NULL}},
     /* drafts */
     {"{" DRAFT7 ",\"definitions\":{\"a\":{\"type\":[\"string\",\"null\"]}},\"anyOf\":[{"
      "\"$ref\":\"#/definitions/a\",\"type\":\"null\",\"pattern\":3}]}",
@@ -490,7 +507,8 @@ static struct dgl_json_doc *parse(const char *text)
 /* Returns true if the independent validator knows the schema and the document. */
 static bool is_judged(const char *schema, const char *text)
 {
-    static const char *const unknown[] = {"uniqueItems", "%25", "$dopplergl-not"};
+    static const char *const unknown[] = {
+        "uniqueItems", "%25", "\"x\":", "#b", "\"id\":\"x\"", "$dopplergl-not"};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(*unknown); i++)
         if (strstr(schema, unknown[i]))
             return false;
@@ -670,6 +688,19 @@ static const struct wrong_row wrong_rows[] = {
     {"{\"$defs\":{\"a\":{\"$id\":\"x\",\"$ref\":\"#/$defs/b\"},\"b\":{}},\"$ref\":\"#/$defs/a\"}",
      DGL_ERR_UNSUPPORTED,
      {"#/$defs/a/$ref", "$id"}},
+    {"{\"items\":{\"$id\":\"x\"},\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":2}}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/if: ", "$id"}},
+    {"{\"items\":{\"id\":\"x\"},\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":2}}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/if: ", "$id"}},
+    {"{\"properties\":{\"enum\":{\"$id\":\"x\"}},\"if\":{\"type\":\"string\"},\"then\":{"
+     "\"minLength\":2}}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/if: ", "$id"}},
+    {"{\"items\":{\"$id\":\"x\"},\"oneOf\":[{\"minimum\":1},{\"maximum\":2}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/oneOf: ", "$id"}},
     {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}",
      DGL_ERR_UNSUPPORTED,
      {"#/oneOf", "branches 0 and 1"}},

@@ -465,11 +465,9 @@ static bool restrict_to(struct schema_reader *r, struct gr_dfa *dfa, const struc
     if (!split_decimal(&bound->at, &s))
         return schema_fail(r, DGL_ERR_UNSUPPORTED, bound->word,
                            "wanted a bound with at most %d digits after the point", MAX_DECIMALS);
-    if (s.num_whole > MOST_DIGITS) {
-        if (at_least)
-            *dfa = gr_dfa_minus(r->b, *dfa, *dfa);
-        return true;
-    }
+    if (s.num_whole > MOST_DIGITS)
+        return !at_least || schema_fail(r, DGL_ERR_UNSUPPORTED, bound->word,
+                                        "wanted a bound below 10^%d", MOST_DIGITS);
     *dfa = gr_dfa_and(r->b, *dfa, compared(r, &s, at_least, bound->strict));
     return r->budget->status == DGL_OK;
 }

@@ -108,15 +108,21 @@ static const struct format *find_format(struct dgl_str name)
     return NULL;
 }
 
-/* Warns once for each place, up to MAX_WARNINGS. */
-static bool warn_format(struct schema_reader *r, const struct dgl_json *format)
+/* Warns once for each place and text, up to MAX_WARNINGS. */
+static bool warn(struct schema_reader *r, const struct dgl_json *at, const char *fmt, ...)
+    DGL_PRINTF(3, 4);
+static bool warn(struct schema_reader *r, const struct dgl_json *at, const char *fmt, ...)
 {
     struct dgl_buf line = {0};
     if (!r->options.warnings || r->num_warnings == MAX_WARNINGS)
         return true;
-    schema_pointer(r->root, format, &line);
-    dgl_buf_printf(&line, ": the format \"%s\" is not checked\n",
-                   DGL_PRINTABLE_STR(dgl_json_str(format)));
+    schema_pointer(r->root, at, &line);
+    dgl_buf_puts(&line, ": ");
+    va_list args;
+    va_start(args, fmt);
+    dgl_buf_vprintf(&line, fmt, args);
+    va_end(args);
+    dgl_buf_puts(&line, "\n");
     bool ok = dgl_budget_steps(r->budget, 100 + r->text_len / 16);
     if (line.failed)
         ok = dgl_budget_fail_memory(r->budget, 100);
@@ -232,7 +238,8 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
     if (name && !dgl_json_is(name, DGL_JSON_STRING))
         return schema_fail(r, DGL_ERR_INVALID_ARG, name, "wanted the name of a format");
     const struct format *format = name ? find_format(dgl_json_str(name)) : NULL;
-    if (name && !format && !warn_format(r, name))
+    if (name && !format &&
+        !warn(r, name, "the format \"%s\" is not checked", DGL_PRINTABLE_STR(dgl_json_str(name))))
         return false;
     if (format) {
         out->at = name;
@@ -411,7 +418,10 @@ static bool bound_length(struct schema_reader *r, struct schema_text *t)
                                    p.open ? "minLength" : "maxLength");
     }
     t->dfa = gr_dfa_add(r->b, &bounded);
-    return r->budget->status == DGL_OK;
+    return r->budget->status == DGL_OK &&
+           (p.open || p.counts == t->max ||
+            warn(r, t->at, "maxLength is lowered from %llu to %llu", (unsigned long long)t->max,
+                 (unsigned long long)p.counts));
 }
 
 /* --- expressions --- */

@@ -470,6 +470,7 @@ static const struct row rows[] = {
      {"null"},
      {"1"},
      {NULL}},
+    {"{\"type\":\"number\",\"minimum\":-1e300,\"maximum\":1e20}", {"1", "-5.5"}, {"\"a\""}, {NULL}},
     /* drafts */
     {"{" DRAFT7 ",\"definitions\":{\"a\":{\"type\":[\"string\",\"null\"]}},\"anyOf\":[{"
      "\"$ref\":\"#/definitions/a\",\"type\":\"null\",\"pattern\":3}]}",
@@ -730,6 +731,12 @@ static const struct wrong_row wrong_rows[] = {
     {"{\"multipleOf\":0}", DGL_ERR_INVALID_ARG, {"#/multipleOf"}},
     {"{\"multipleOf\":1234567}", DGL_ERR_UNSUPPORTED, {"#/multipleOf"}},
     {"{\"exclusiveMinimum\":1.23456789012345678}", DGL_ERR_UNSUPPORTED, {"#/exclusiveMinimum"}},
+    {"{\"type\":\"number\",\"minimum\":1e300}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/minimum: ", "below 10^20"}},
+    {"{\"type\":\"integer\",\"exclusiveMaximum\":-1e20}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/exclusiveMaximum: ", "below 10^20"}},
     {"{\"minProperties\":2,\"type\":\"object\"}", DGL_ERR_UNSUPPORTED, {"#/minProperties"}},
     {"{\"prefixItems\":[{}],\"items\":[{}]}", DGL_ERR_INVALID_ARG, {"#/items"}},
     {"{\"propertyNames\":{\"oneOf\":[{},{}]}}", DGL_ERR_UNSUPPORTED, {"#/propertyNames/oneOf"}},
@@ -817,6 +824,17 @@ static void test_warnings(void **state)
                              true, &warnings),
                      DGL_OK);
     assert_string_equal(warnings.p, "#/properties/a/format: the format \"phone\" is not checked\n");
+    dgl_buf_finish(&warnings);
+    grammar_case_finish(&c);
+    warnings = (struct dgl_buf){0};
+    assert_int_equal(compile(&c,
+                             "{\"items\":{\"pattern\":\"^[a-z]+( [a-z]+)*$\",\"maxLength\":900000},"
+                             "\"properties\":{\"a\":{\"pattern\":\"^a*$\",\"maxLength\":9}}}",
+                             true, &warnings),
+                     DGL_OK);
+    assert_contains(warnings.p, "#/items/pattern: maxLength is lowered from 900000 to ");
+    if (strchr(warnings.p, '\n')[1])
+        fail_msg("more than one warning: %s", warnings.p);
     dgl_buf_finish(&warnings);
     grammar_case_finish(&c);
 }

@@ -15,7 +15,7 @@ struct dgl_budget grammar_budget(const struct dgl_log *log, const char *name, si
                                 .refusal = DGL_ERR_INVALID_ARG,
                                 .advice = "; use fewer rules or smaller bounded repeats",
                                 .max_steps = dgl_budget_limit(20000000, 200, len),
-                                .max_bytes = dgl_budget_limit(1u << 30, 1000, len)};
+                                .max_bytes = dgl_budget_limit(192u << 20, 64, len)};
     dgl_budget_start(&budget);
     return budget;
 }

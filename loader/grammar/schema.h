@@ -23,6 +23,8 @@ enum {
     SCHEMA_MAX_ALLS = 50000,    /* conjunctions */
     SCHEMA_MAX_PATTERNS = 31,   /* of the keys of one object */
 };
+/* Drafts of the specification after draft 7. */
+enum { SCHEMA_DRAFT_2019 = 8, SCHEMA_DRAFT_2020 };
 #define SCHEMA_NEVER UINT32_MAX /* the conjunction that no value satisfies */
 #define SCHEMA_ANY   0u         /* the empty conjunction: every value satisfies it */
 
@@ -69,6 +71,18 @@ struct schema_string {
     struct gr_rule rule;
 };
 
+/* The names that `propertyNames` allows. */
+struct schema_key_names {
+    const struct dgl_json *word;
+    bool proving;
+    struct gr_dfa dfa;
+};
+/* A constant of a list, or the list itself if `value` is NULL. Free slots have no list. */
+struct schema_constant {
+    const struct dgl_json *list, *value;
+    uint64_t hash;
+};
+
 /* A schema that replaces a keyword, or a branch of a oneOf without other branches. */
 struct schema_made {
     const struct dgl_json *word;
@@ -76,7 +90,7 @@ struct schema_made {
     uint64_t others;
     struct dgl_json_doc *doc;
 };
-/* A keyword of made schemas: a string is none of these. */
+/* A keyword of made schemas: a string is none of these. It is unknown in the text of a user. */
 #define SCHEMA_NOT_TEXTS "$dopplergl-not"
 
 struct schema_reader {
@@ -84,9 +98,11 @@ struct schema_reader {
     struct dgl_budget *budget;
     struct json_schema_options options;
     const struct dgl_json *root;
+    int draft; /* of `$schema`; 0 if it is absent: as 2020-12, and old words are read too */
     /* Formats are wide: a text that is not accepted is invalid for every validator. */
     bool proving;
-    bool has_ids; /* a part of the schema has an $id of its own */
+    bool has_ids;    /* a part of the schema has an $id of its own */
+    bool needs_base; /* the last replacement of a keyword failed because of has_ids */
     struct schema_part *parts;
     struct schema_all *alls;
     uint32_t *table; /* hash table of conjunctions: index + 1, or 0 */
@@ -94,9 +110,12 @@ struct schema_reader {
     struct schema_dfa *dfas;
     struct schema_string *strings;
     struct schema_made *made;
+    struct schema_key_names *names;
+    struct schema_constant *constant_slots; /* hash table of the lists that were searched */
+    size_t num_constants, num_constant_slots;
     const struct dgl_json *constants; /* the list from which values are tested, or NULL */
     size_t num_parts, cap_parts, num_alls, cap_alls, num_slots, num_queue, cap_queue, num_dfas,
-        cap_dfas, num_made, cap_made, num_strings, cap_strings, text_len;
+        cap_dfas, num_made, cap_made, num_strings, cap_strings, num_names, cap_names, text_len;
     uint32_t num_warnings;
     uint32_t fuel; /* comparisons that are left for the oneOf at hand */
     /* Rules that all schemas share. */
@@ -109,6 +128,13 @@ struct schema_reader {
     bool has_any_key;
 };
 
+/* Spreads the bits of a hash. */
+static inline uint64_t schema_mix(uint64_t hash)
+{
+    hash = (hash ^ hash >> 32) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
 /* --- schema_read.c --- */
 
 /* Fails with "NAME: POINTER: ...", the JSON pointer of `at`. */
@@ -120,7 +146,11 @@ void schema_pointer(const struct dgl_json *root, const struct dgl_json *at, stru
  * `$ref` cannot name it. */
 bool schema_exact_pointer(struct schema_reader *r, const struct dgl_json *at, struct dgl_buf *out);
 /* Returns true if a keyword asserts nothing. */
-bool schema_is_note(const struct dgl_json *word);
+bool schema_is_note(struct schema_reader *r, const struct dgl_json *schema,
+                    const struct dgl_json *word);
+/* Returns a keyword of a schema, or NULL if it is absent or unknown in the draft. */
+const struct dgl_json *schema_word(struct schema_reader *r, const struct dgl_json *schema,
+                                   const char *name);
 /* Refuses the keywords of a schema that are not supported. */
 bool schema_check_words(struct schema_reader *r, const struct dgl_json *schema);
 /* Returns the member of an object with this key, which may contain a NUL, or NULL. */
@@ -171,6 +201,9 @@ bool schema_types_of(struct schema_reader *r, const struct dgl_json *schema, uns
 bool schema_types(struct schema_reader *r, uint32_t all, unsigned *types);
 /* Sets *list to the shortest list of constants of the parts, or to NULL if there is none. */
 bool schema_enum(struct schema_reader *r, uint32_t all, const struct dgl_json **list);
+/* A set of lists: those of constants that were searched, and those of SCHEMA_NOT_TEXTS. */
+bool schema_list_is_known(struct schema_reader *r, const struct dgl_json *list);
+bool schema_list_add(struct schema_reader *r, const struct dgl_json *list);
 /* Evaluates a value that stands in the schema. */
 bool schema_accepts(struct schema_reader *r, const struct dgl_json *schema,
                     const struct dgl_json *value, int depth, bool *ok);
@@ -193,8 +226,8 @@ struct schema_text {
 /* If r->proving, formats are replaced by a language that contains all their texts. */
 bool schema_text_of(struct schema_reader *r, uint32_t all, struct schema_text *out);
 bool schema_string(struct schema_reader *r, uint32_t all, struct gr_expr *out);
-/* Sets *dfa to the texts that satisfy a conjunction (propertyNames). */
-bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_dfa *dfa);
+/* Sets *dfa to the texts that satisfy the schema of `propertyNames`. */
+bool schema_names(struct schema_reader *r, const struct dgl_json *word, struct gr_dfa *dfa);
 /* Sets *dfa to the texts that a pattern matches. */
 bool schema_pattern(struct schema_reader *r, const struct dgl_json *at, struct dgl_str text,
                     struct gr_dfa *dfa);
@@ -210,6 +243,8 @@ bool schema_number_accepts(struct schema_reader *r, const struct dgl_json *schem
                            const struct dgl_json *value, bool *ok);
 /* Returns true if the number is whole. */
 bool schema_is_whole(const struct dgl_json *number);
+/* Equal numbers have equal hashes. */
+uint64_t schema_number_hash(const struct dgl_json *number);
 bool schema_numbers_equal(const struct dgl_json *left, const struct dgl_json *right);
 /* Sets *proven if the bounds exclude each other. */
 bool schema_numbers_disjoint(struct schema_reader *r, uint32_t left, uint32_t right, bool *proven);

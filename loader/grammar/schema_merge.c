@@ -1,6 +1,7 @@
 /* Merges the parts of a conjunction: types, constants, and proofs that no value satisfies two. */
 #include "loader/grammar/schema.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* --- types --- */
@@ -79,7 +80,7 @@ bool schema_enum(struct schema_reader *r, uint32_t all, const struct dgl_json **
     size_t shortest = SIZE_MAX;
     *list = NULL;
     for (uint32_t at = 0; (schema = schema_next_plain(r, all, &at));) {
-        const struct dgl_json *single = dgl_json_get(schema, "const"),
+        const struct dgl_json *single = schema_word(r, schema, "const"),
                               *several = dgl_json_get(schema, "enum");
         if (several && !dgl_json_is(several, DGL_JSON_ARRAY))
             return schema_fail(r, DGL_ERR_INVALID_ARG, several, "wanted an array of values");
@@ -94,6 +95,8 @@ bool schema_enum(struct schema_reader *r, uint32_t all, const struct dgl_json **
     return r->budget->status == DGL_OK;
 }
 
+enum { NUMBER_STEPS = 40 }; /* of reading a number as a decimal */
+
 /* The depth is bounded by the JSON reader. */
 static bool same_value(struct schema_reader *r, const struct dgl_json *left,
                        const struct dgl_json *right)
@@ -106,9 +109,10 @@ static bool same_value(struct schema_reader *r, const struct dgl_json *left,
     case DGL_JSON_BOOL:
         return dgl_json_bool(left) == dgl_json_bool(right);
     case DGL_JSON_NUMBER:
-        return schema_numbers_equal(left, right);
+        return dgl_budget_steps(r->budget, NUMBER_STEPS) && schema_numbers_equal(left, right);
     case DGL_JSON_STRING:
-        return dgl_str_equal(dgl_json_str(left), dgl_json_str(right));
+        return dgl_budget_steps(r->budget, dgl_budget_steps_of(dgl_json_str(left).len)) &&
+               dgl_str_equal(dgl_json_str(left), dgl_json_str(right));
     case DGL_JSON_ARRAY:
         if (dgl_json_count(left) != dgl_json_count(right))
             return false;
@@ -131,6 +135,163 @@ static bool same_value(struct schema_reader *r, const struct dgl_json *left,
         return true;
     }
     return false;
+}
+
+static uint64_t hash_text(struct schema_reader *r, struct dgl_str text)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    if (dgl_budget_steps(r->budget, dgl_budget_steps_of(text.len)))
+        for (size_t i = 0; i < text.len; i++)
+            hash = (hash ^ (unsigned char)text.p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+/* Equal values have equal hashes. The depth is bounded by the JSON reader. */
+static uint64_t hash_value(struct schema_reader *r, const struct dgl_json *value)
+{
+    uint64_t hash = (uint64_t)dgl_json_type(value) + 1;
+    if (!dgl_budget_steps(r->budget, 2))
+        return 0;
+    switch (dgl_json_type(value)) {
+    case DGL_JSON_NULL:
+        break;
+    case DGL_JSON_BOOL:
+        hash += (uint64_t)dgl_json_bool(value) << 8;
+        break;
+    case DGL_JSON_NUMBER:
+        if (dgl_budget_steps(r->budget, NUMBER_STEPS))
+            hash ^= schema_number_hash(value);
+        break;
+    case DGL_JSON_STRING:
+        hash ^= hash_text(r, dgl_json_str(value));
+        break;
+    case DGL_JSON_ARRAY:
+        for (value = dgl_json_first(value); value; value = dgl_json_next(value))
+            hash = schema_mix(hash) + hash_value(r, value);
+        break;
+    case DGL_JSON_OBJECT: /* in any order */
+        for (value = dgl_json_first(value); value; value = dgl_json_next(value))
+            hash +=
+                schema_mix(hash_text(r, dgl_json_key(value)) + schema_mix(hash_value(r, value)));
+        break;
+    }
+    return schema_mix(hash);
+}
+
+/* Returns the slot of an entry, or the empty slot where it belongs. `value` may be NULL: it stands
+ * for the list itself. */
+static struct schema_constant *find_slot(struct schema_reader *r, const struct dgl_json *list,
+                                         const struct dgl_json *value, uint64_t hash)
+{
+    size_t mask = r->num_constant_slots - 1;
+    size_t at = (size_t)schema_mix(hash ^ (uintptr_t)list) & mask;
+    while (r->constant_slots[at].list && dgl_budget_steps(r->budget, 1)) {
+        const struct schema_constant *slot = &r->constant_slots[at];
+        if (slot->list == list && slot->hash == hash && !slot->value == !value &&
+            (slot->value == value || same_value(r, slot->value, value)))
+            break;
+        at = (at + 1) & mask;
+    }
+    return &r->constant_slots[at];
+}
+
+/* Makes room for more constants. At most half of the slots are used. */
+static bool grow_constants(struct schema_reader *r, size_t more)
+{
+    size_t slots = r->num_constant_slots ? r->num_constant_slots : 64, cap = 0;
+    struct schema_constant *table = NULL, *old = r->constant_slots;
+    size_t num_old = r->num_constant_slots;
+    while (slots / 2 < r->num_constants + more)
+        slots *= 2;
+    if (slots == num_old)
+        return true;
+    if (!dgl_budget_steps(r->budget, slots / 4) ||
+        !dgl_budget_grow(r->budget, (void **)&table, &cap, slots, sizeof(*table)))
+        return false;
+    memset(table, 0, slots * sizeof(*table));
+    for (size_t i = 0; i < num_old; i++) {
+        size_t at = (size_t)schema_mix(old[i].hash ^ (uintptr_t)old[i].list) & (slots - 1);
+        if (!old[i].list)
+            continue;
+        while (table[at].list)
+            at = (at + 1) & (slots - 1);
+        table[at] = old[i];
+    }
+    free(old);
+    r->constant_slots = table;
+    r->num_constant_slots = slots;
+    return true;
+}
+
+bool schema_list_is_known(struct schema_reader *r, const struct dgl_json *list)
+{
+    return r->num_constant_slots && find_slot(r, list, NULL, 0)->list;
+}
+
+bool schema_list_add(struct schema_reader *r, const struct dgl_json *list)
+{
+    if (!grow_constants(r, 1))
+        return false;
+    struct schema_constant *slot = find_slot(r, list, NULL, 0);
+    if (r->budget->status == DGL_OK && !slot->list) {
+        *slot = (struct schema_constant){list, NULL, 0};
+        r->num_constants++;
+    }
+    return r->budget->status == DGL_OK;
+}
+
+/* Returns true if a list of constants contains a value. The constants of a list are hashed when it
+ * is first searched. */
+static bool contains(struct schema_reader *r, const struct dgl_json *list,
+                     const struct dgl_json *value)
+{
+    struct schema_constant *slot;
+    if (!schema_list_is_known(r, list)) {
+        if (!schema_list_add(r, list) || !grow_constants(r, dgl_json_count(list)))
+            return false;
+        for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
+            uint64_t hash = hash_value(r, v);
+            slot = find_slot(r, list, v, hash);
+            if (r->budget->status != DGL_OK)
+                return false;
+            if (!slot->list) {
+                *slot = (struct schema_constant){list, v, hash};
+                r->num_constants++;
+            }
+        }
+    }
+    slot = find_slot(r, list, value, hash_value(r, value));
+    return r->budget->status == DGL_OK && slot->list;
+}
+
+struct hashed {
+    uint64_t hash;
+    const struct dgl_json *value;
+};
+
+static int compare_hashes(const void *a, const void *b)
+{
+    uint64_t left = ((const struct hashed *)a)->hash, right = ((const struct hashed *)b)->hash;
+    return (left > right) - (left < right);
+}
+
+/* Sets *ok to false if two items of an array are equal. */
+static bool check_unique(struct schema_reader *r, const struct dgl_json *array, bool *ok)
+{
+    struct hashed *items = NULL;
+    size_t count = 0, cap = 0;
+    if (!dgl_budget_steps(r->budget, 10 * dgl_json_count(array)) ||
+        !dgl_budget_grow(r->budget, (void **)&items, &cap, dgl_json_count(array) + 1,
+                         sizeof(*items)))
+        return false;
+    for (const struct dgl_json *item = dgl_json_first(array); item; item = dgl_json_next(item))
+        items[count++] = (struct hashed){hash_value(r, item), item};
+    qsort(items, count, sizeof(*items), compare_hashes);
+    for (size_t i = 0; i < count && *ok && r->budget->status == DGL_OK; i++)
+        for (size_t k = i + 1; k < count && *ok && items[k].hash == items[i].hash; k++)
+            *ok = !same_value(r, items[i].value, items[k].value) && r->budget->status == DGL_OK;
+    free(items);
+    return r->budget->status == DGL_OK;
 }
 
 /* --- evaluation of constants --- */
@@ -164,7 +325,7 @@ static bool within(struct schema_reader *r, const struct dgl_json *schema, const
 static bool object_accepts(struct schema_reader *r, const struct dgl_json *schema,
                            const struct dgl_json *value, int depth, bool *ok)
 {
-    const struct dgl_json *list, *names = dgl_json_get(schema, "propertyNames");
+    const struct dgl_json *list, *names = schema_word(r, schema, "propertyNames");
     if (!within(r, schema, "minProperties", "maxProperties", dgl_json_count(value), ok) ||
         !schema_required(r, schema, &list))
         return false;
@@ -177,16 +338,11 @@ static bool object_accepts(struct schema_reader *r, const struct dgl_json *schem
         if (!schema_for_property(r, schema, key, visit_value, &e))
             return false;
         *ok &= e.accepted;
-        if (names) {
-            struct schema_set set = {0};
-            struct gr_dfa dfa;
-            uint32_t all;
-            bool done = schema_set_add(r, &set, names) && schema_intern(r, &set, &all);
-            schema_set_finish(&set);
-            if (!done || !schema_names(r, all, 0, &dfa))
-                return false;
+        struct gr_dfa dfa;
+        if (names && (!dgl_budget_steps(r->budget, key.len) || !schema_names(r, names, &dfa)))
+            return false;
+        if (names)
             *ok &= gr_dfa_accepts(r->b, dfa, key);
-        }
     }
     return true;
 }
@@ -196,7 +352,8 @@ static bool array_accepts(struct schema_reader *r, const struct dgl_json *schema
 {
     const struct dgl_json *unique = dgl_json_get(schema, "uniqueItems"), *items;
     uint64_t index = 0;
-    if (!within(r, schema, "minItems", "maxItems", dgl_json_count(value), ok))
+    if (!within(r, schema, "minItems", "maxItems", dgl_json_count(value), ok) ||
+        (dgl_json_bool(unique) && !check_unique(r, value, ok)))
         return false;
     for (const struct dgl_json *item = dgl_json_first(value); item && *ok;
          item = dgl_json_next(item)) {
@@ -205,9 +362,6 @@ static bool array_accepts(struct schema_reader *r, const struct dgl_json *schema
             (items && !schema_accepts(r, items, item, depth + 1, &accepted)))
             return false;
         *ok &= accepted;
-        for (const struct dgl_json *other = dgl_json_first(value);
-             dgl_json_bool(unique) && other != item; other = dgl_json_next(other))
-            *ok &= !same_value(r, item, other);
     }
     return true;
 }
@@ -216,11 +370,12 @@ static bool array_accepts(struct schema_reader *r, const struct dgl_json *schema
 static bool plain_accepts(struct schema_reader *r, const struct dgl_json *schema,
                           const struct dgl_json *value, int depth, bool *ok)
 {
-    const struct dgl_json *single = dgl_json_get(schema, "const"),
+    const struct dgl_json *single = schema_word(r, schema, "const"),
                           *several = dgl_json_get(schema, "enum");
     unsigned types, type = type_of_value(value);
     *ok = true;
-    if (!dgl_budget_steps(r->budget, 10) || !schema_types_of(r, schema, &types))
+    if (!dgl_budget_steps(r->budget, type & TYPE_NUMBER ? 10 + NUMBER_STEPS : 10) ||
+        !schema_types_of(r, schema, &types))
         return false;
     *ok = types & type;
     if (single)
@@ -228,12 +383,8 @@ static bool plain_accepts(struct schema_reader *r, const struct dgl_json *schema
     if (several && *ok && !dgl_json_is(several, DGL_JSON_ARRAY))
         return schema_fail(r, DGL_ERR_INVALID_ARG, several, "wanted an array of values");
     /* A value of the list itself needs no search. */
-    if (several && *ok && (depth || several != r->constants)) {
-        bool found = false;
-        for (const struct dgl_json *v = dgl_json_first(several); v && !found; v = dgl_json_next(v))
-            found = v == value || same_value(r, v, value);
-        *ok = found;
-    }
+    if (several && *ok && (depth || several != r->constants))
+        *ok = contains(r, several, value);
     if (!*ok)
         return r->budget->status == DGL_OK;
     if (type & TYPE_NUMBER)

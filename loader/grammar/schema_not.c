@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 12, MAX_TEXT = 65536 };
+enum {
+    MAX_DEPTH = 12,
+    MAX_TEXT = 65536,
+    DOC_BYTES = 30 /* memory of a parsed schema for each byte of its text */
+};
 
 /* --- texts --- */
 
@@ -79,7 +83,7 @@ static bool negate_constant(struct dgl_buf *out, const struct dgl_json *value)
     case DGL_JSON_BOOL:
         dgl_buf_puts(out, "{\"anyOf\":[");
         put_types(out, TYPE_ALL & ~(unsigned)TYPE_BOOL);
-        dgl_buf_printf(out, ",{\"const\":%s}]}", dgl_json_bool(value) ? "false" : "true");
+        dgl_buf_printf(out, ",{\"enum\":[%s]}]}", dgl_json_bool(value) ? "false" : "true");
         return true;
     case DGL_JSON_NUMBER:
         dgl_buf_puts(out, "{\"anyOf\":[");
@@ -273,7 +277,7 @@ static bool negate(struct schema_reader *r, struct dgl_buf *out, const struct dg
         return false;
     dgl_buf_puts(out, "{\"anyOf\":[false");
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
-        if (schema_is_note(m))
+        if (schema_is_note(r, schema, m))
             continue;
         dgl_buf_puts(out, ",");
         if (!negate_word(r, out, schema, m, depth))
@@ -376,6 +380,19 @@ static const struct dgl_json *find_made(struct schema_reader *r, const struct dg
     return NULL;
 }
 
+/* Registers the keywords of a made schema that a user cannot write. The depth is bounded by the JSON
+ * reader. */
+static bool add_not_texts(struct schema_reader *r, const struct dgl_json *value)
+{
+    const struct dgl_json *list = dgl_json_get(value, SCHEMA_NOT_TEXTS);
+    if (!dgl_budget_steps(r->budget, 2) || (list && !schema_list_add(r, list)))
+        return false;
+    for (const struct dgl_json *child = dgl_json_first(value); child; child = dgl_json_next(child))
+        if (!add_not_texts(r, child))
+            return false;
+    return true;
+}
+
 /* Parses and stores a schema that was made. */
 static bool keep(struct schema_reader *r, const struct dgl_buf *text, struct schema_made made,
                  const struct dgl_json **out)
@@ -383,6 +400,7 @@ static bool keep(struct schema_reader *r, const struct dgl_buf *text, struct sch
     if (text->failed)
         return dgl_budget_fail_memory(r->budget, MAX_TEXT);
     if (!dgl_budget_steps(r->budget, text->len) ||
+        !dgl_budget_bytes(r->budget, DOC_BYTES * (uint64_t)text->len) ||
         !dgl_budget_grow(r->budget, (void **)&r->made, &r->cap_made, r->num_made + 1,
                          sizeof(*r->made)))
         return false;
@@ -392,6 +410,8 @@ static bool keep(struct schema_reader *r, const struct dgl_buf *text, struct sch
     if (status != DGL_OK) /* it is nested too deep */
         return true;
     r->made[r->num_made++] = made;
+    if (!add_not_texts(r, dgl_json_root(made.doc)))
+        return false;
     *out = dgl_json_root(made.doc);
     return true;
 }
@@ -403,6 +423,7 @@ bool schema_rewrite(struct schema_reader *r, const struct dgl_json *schema,
     struct dgl_str key = dgl_json_key(word);
     if (!dgl_budget_steps(r->budget, 10 + r->num_made / 4))
         return false;
+    r->needs_base = false;
     *out = find_made(r, word, 0, 0);
     if (*out)
         return true;
@@ -412,7 +433,8 @@ bool schema_rewrite(struct schema_reader *r, const struct dgl_json *schema,
     if (ok || text.failed)
         keep(r, &text, (struct schema_made){.word = word}, out);
     dgl_buf_finish(&text);
-    return *out || schema_fail(r, DGL_ERR_UNSUPPORTED, word, "this keyword is not supported");
+    return *out || schema_fail(r, DGL_ERR_UNSUPPORTED, word, "this keyword is not supported%s",
+                               r->needs_base ? " in a schema with an $id below the root" : "");
 }
 
 bool schema_exclusive(struct schema_reader *r, const struct dgl_json *list, size_t index,
@@ -421,6 +443,7 @@ bool schema_exclusive(struct schema_reader *r, const struct dgl_json *list, size
     struct dgl_buf text = {0};
     if (!dgl_budget_steps(r->budget, 10 + r->num_made / 4))
         return false;
+    r->needs_base = false;
     *out = find_made(r, list, index, others);
     if (*out)
         return true;

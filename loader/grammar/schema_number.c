@@ -98,6 +98,15 @@ bool schema_numbers_equal(const struct dgl_json *left, const struct dgl_json *ri
     return compare(&a, &b) == 0;
 }
 
+uint64_t schema_number_hash(const struct dgl_json *number)
+{
+    struct decimal d = decimal_of(number);
+    uint64_t hash = schema_mix((uint64_t)(int64_t)d.point * 2 + d.negative);
+    for (int i = 0; i < d.len; i++)
+        hash = (hash ^ d.digits[i]) * 0x100000001b3u;
+    return hash;
+}
+
 /* --- bounds of a conjunction --- */
 
 struct bound {
@@ -226,7 +235,7 @@ bool schema_number_accepts(struct schema_reader *r, const struct dgl_json *schem
     struct multiple m;
     struct decimal d = decimal_of(value);
     if (!read_bounds(r, schema, &bounds) || !read_multiple(r, schema, &m) ||
-        !dgl_budget_steps(r->budget, 10 + (uint64_t)(d.point > 0 ? d.point : 0)))
+        !dgl_budget_steps(r->budget, 50 + (uint64_t)(d.point > 0 ? d.point : 0)))
         return false;
     *ok = within(&bounds, &d) && (!m.divisor || is_multiple(&d, m));
     return true;
@@ -456,11 +465,9 @@ static bool restrict_to(struct schema_reader *r, struct gr_dfa *dfa, const struc
     if (!split_decimal(&bound->at, &s))
         return schema_fail(r, DGL_ERR_UNSUPPORTED, bound->word,
                            "wanted a bound with at most %d digits after the point", MAX_DECIMALS);
-    if (s.num_whole > MOST_DIGITS) {
-        if (at_least)
-            *dfa = gr_dfa_minus(r->b, *dfa, *dfa);
-        return true;
-    }
+    if (s.num_whole > MOST_DIGITS)
+        return !at_least || schema_fail(r, DGL_ERR_UNSUPPORTED, bound->word,
+                                        "wanted a bound below 10^%d", MOST_DIGITS);
     *dfa = gr_dfa_and(r->b, *dfa, compared(r, &s, at_least, bound->strict));
     return r->budget->status == DGL_OK;
 }

@@ -83,7 +83,7 @@ bool schema_for_property(struct schema_reader *r, const struct dgl_json *schema,
 bool schema_for_item(struct schema_reader *r, const struct dgl_json *schema, uint64_t index,
                      const struct dgl_json **out)
 {
-    const struct dgl_json *prefix = dgl_json_get(schema, "prefixItems"),
+    const struct dgl_json *prefix = schema_word(r, schema, "prefixItems"),
                           *items = dgl_json_get(schema, "items");
     if (prefix && !dgl_json_is(prefix, DGL_JSON_ARRAY))
         return schema_fail(r, DGL_ERR_INVALID_ARG, prefix, "wanted an array of schemas");
@@ -114,15 +114,11 @@ static bool find_names(struct schema_reader *r, uint32_t all, bool *found, struc
     const struct dgl_json *schema;
     *found = false;
     for (uint32_t at = 0; (schema = schema_next_plain(r, all, &at));) {
-        const struct dgl_json *word = dgl_json_get(schema, "propertyNames");
-        struct schema_set set = {0};
+        const struct dgl_json *word = schema_word(r, schema, "propertyNames");
         struct gr_dfa dfa;
-        uint32_t id;
         if (!word)
             continue;
-        bool ok = schema_set_add(r, &set, word) && schema_intern(r, &set, &id);
-        schema_set_finish(&set);
-        if (!ok || !schema_names(r, id, 0, &dfa))
+        if (!schema_names(r, word, &dfa))
             return false;
         *names = *found ? gr_dfa_and(r->b, *names, dfa) : dfa;
         *found = true;
@@ -637,7 +633,7 @@ static bool plan_array(struct schema_reader *r, uint32_t all, struct array *a)
         const struct dgl_json *items = dgl_json_get(schema, "items"),
                               *list = dgl_json_is(items, DGL_JSON_ARRAY)
                                           ? items
-                                          : dgl_json_get(schema, "prefixItems"),
+                                          : schema_word(r, schema, "prefixItems"),
                               *unique = dgl_json_get(schema, "uniqueItems");
         if (unique && !dgl_json_is(unique, DGL_JSON_BOOL))
             return schema_fail(r, DGL_ERR_INVALID_ARG, unique, "wanted a boolean");

@@ -63,6 +63,7 @@ void schema_pointer(const struct dgl_json *root, const struct dgl_json *at, stru
 bool schema_exact_pointer(struct schema_reader *r, const struct dgl_json *at, struct dgl_buf *out)
 {
     struct path path = {.depth = 0};
+    r->needs_base |= r->has_ids;
     if (r->has_ids || !dgl_budget_steps(r->budget, 10 + r->text_len / 8) ||
         !find_path(r->root, at, &path))
         return false;
@@ -126,53 +127,54 @@ enum role {
     ROLE_REWRITE,             /* is replaced by another schema */
     ROLE_IF                   /* the same, and asserts nothing without `then` and `else` */
 };
+/* `since` is the draft that introduced the word, or 0 if draft 4 has it. */
 static const struct word {
     const char *name;
     enum role role;
+    int since;
 } words[] = {
-    {SCHEMA_NOT_TEXTS, ROLE_ASSERT},
-    {"$dynamicRef", ROLE_REFUSED},
-    {"$recursiveRef", ROLE_REFUSED},
-    {"$ref", ROLE_REF},
-    {"additionalItems", ROLE_ASSERT},
-    {"additionalProperties", ROLE_ASSERT},
-    {"allOf", ROLE_ALL_OF},
-    {"anyOf", ROLE_ANY_OF},
-    {"const", ROLE_ASSERT},
-    {"contains", ROLE_REFUSED},
-    {"dependencies", ROLE_REWRITE},
-    {"dependentRequired", ROLE_REWRITE},
-    {"dependentSchemas", ROLE_REWRITE},
-    {"disallow", ROLE_REFUSED},
-    {"divisibleBy", ROLE_REFUSED},
-    {"enum", ROLE_ASSERT},
-    {"exclusiveMaximum", ROLE_ASSERT},
-    {"exclusiveMinimum", ROLE_ASSERT},
-    {"extends", ROLE_REFUSED},
-    {"format", ROLE_ASSERT},
-    {"if", ROLE_IF},
-    {"items", ROLE_ASSERT},
-    {"maxItems", ROLE_ASSERT},
-    {"maxLength", ROLE_ASSERT},
-    {"maxProperties", ROLE_ASSERT},
-    {"maximum", ROLE_ASSERT},
-    {"minItems", ROLE_ASSERT},
-    {"minLength", ROLE_ASSERT},
-    {"minProperties", ROLE_ASSERT},
-    {"minimum", ROLE_ASSERT},
-    {"multipleOf", ROLE_ASSERT},
-    {"not", ROLE_REWRITE},
-    {"oneOf", ROLE_ONE_OF},
-    {"pattern", ROLE_ASSERT},
-    {"patternProperties", ROLE_ASSERT},
-    {"prefixItems", ROLE_ASSERT},
-    {"properties", ROLE_ASSERT},
-    {"propertyNames", ROLE_ASSERT},
-    {"required", ROLE_ASSERT},
-    {"type", ROLE_ASSERT},
-    {"unevaluatedItems", ROLE_REFUSED_UNLESS_TRUE},
-    {"unevaluatedProperties", ROLE_REFUSED_UNLESS_TRUE},
-    {"uniqueItems", ROLE_ASSERT},
+    {"$dynamicRef", ROLE_REFUSED, SCHEMA_DRAFT_2020},
+    {"$recursiveRef", ROLE_REFUSED, SCHEMA_DRAFT_2019},
+    {"$ref", ROLE_REF, 0},
+    {"additionalItems", ROLE_ASSERT, 0},
+    {"additionalProperties", ROLE_ASSERT, 0},
+    {"allOf", ROLE_ALL_OF, 0},
+    {"anyOf", ROLE_ANY_OF, 0},
+    {"const", ROLE_ASSERT, 6},
+    {"contains", ROLE_REFUSED, 6},
+    {"dependencies", ROLE_REWRITE, 0},
+    {"dependentRequired", ROLE_REWRITE, SCHEMA_DRAFT_2019},
+    {"dependentSchemas", ROLE_REWRITE, SCHEMA_DRAFT_2019},
+    {"disallow", ROLE_REFUSED, 0},
+    {"divisibleBy", ROLE_REFUSED, 0},
+    {"enum", ROLE_ASSERT, 0},
+    {"exclusiveMaximum", ROLE_ASSERT, 0},
+    {"exclusiveMinimum", ROLE_ASSERT, 0},
+    {"extends", ROLE_REFUSED, 0},
+    {"format", ROLE_ASSERT, 0},
+    {"if", ROLE_IF, 7},
+    {"items", ROLE_ASSERT, 0},
+    {"maxItems", ROLE_ASSERT, 0},
+    {"maxLength", ROLE_ASSERT, 0},
+    {"maxProperties", ROLE_ASSERT, 0},
+    {"maximum", ROLE_ASSERT, 0},
+    {"minItems", ROLE_ASSERT, 0},
+    {"minLength", ROLE_ASSERT, 0},
+    {"minProperties", ROLE_ASSERT, 0},
+    {"minimum", ROLE_ASSERT, 0},
+    {"multipleOf", ROLE_ASSERT, 0},
+    {"not", ROLE_REWRITE, 0},
+    {"oneOf", ROLE_ONE_OF, 0},
+    {"pattern", ROLE_ASSERT, 0},
+    {"patternProperties", ROLE_ASSERT, 0},
+    {"prefixItems", ROLE_ASSERT, SCHEMA_DRAFT_2020},
+    {"properties", ROLE_ASSERT, 0},
+    {"propertyNames", ROLE_ASSERT, 6},
+    {"required", ROLE_ASSERT, 0},
+    {"type", ROLE_ASSERT, 0},
+    {"unevaluatedItems", ROLE_REFUSED_UNLESS_TRUE, SCHEMA_DRAFT_2019},
+    {"unevaluatedProperties", ROLE_REFUSED_UNLESS_TRUE, SCHEMA_DRAFT_2019},
+    {"uniqueItems", ROLE_ASSERT, 0},
 };
 
 static int compare_word(const void *key, const void *word)
@@ -181,10 +183,31 @@ static int compare_word(const void *key, const void *word)
                            dgl_str_of(((const struct word *)word)->name));
 }
 
-static const struct word *find_word(const struct dgl_json *member)
+/* Returns the role of a member of a schema. Returns NULL for annotations, for words of later drafts,
+ * and, up to draft 7, for words beside $ref. */
+static const struct word *find_word(struct schema_reader *r, const struct dgl_json *schema,
+                                    const struct dgl_json *member)
 {
+    static const struct word not_texts = {SCHEMA_NOT_TEXTS, ROLE_ASSERT, 0};
     struct dgl_str key = dgl_json_key(member);
-    return bsearch(&key, words, sizeof(words) / sizeof(*words), sizeof(*words), compare_word);
+    const struct word *word =
+        bsearch(&key, words, sizeof(words) / sizeof(*words), sizeof(*words), compare_word);
+    if (!word && dgl_str_eq(key, SCHEMA_NOT_TEXTS) && schema_list_is_known(r, member))
+        return &not_texts;
+    if (!word || !r->draft)
+        return word;
+    if (r->draft < word->since)
+        return NULL;
+    if (r->draft <= 7 && word->role != ROLE_REF && dgl_json_get(schema, "$ref"))
+        return NULL;
+    return word;
+}
+
+const struct dgl_json *schema_word(struct schema_reader *r, const struct dgl_json *schema,
+                                   const char *name)
+{
+    const struct dgl_json *member = dgl_json_get(schema, name);
+    return member && find_word(r, schema, member) ? member : NULL;
 }
 
 static bool is_true(const struct dgl_json *schema)
@@ -193,15 +216,16 @@ static bool is_true(const struct dgl_json *schema)
            (dgl_json_is(schema, DGL_JSON_OBJECT) && !dgl_json_count(schema));
 }
 
-bool schema_is_note(const struct dgl_json *word)
+bool schema_is_note(struct schema_reader *r, const struct dgl_json *schema,
+                    const struct dgl_json *word)
 {
-    return !find_word(word);
+    return !find_word(r, schema, word);
 }
 
 bool schema_check_words(struct schema_reader *r, const struct dgl_json *schema)
 {
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
-        const struct word *word = find_word(m);
+        const struct word *word = find_word(r, schema, m);
         bool refused = false;
         if (!dgl_budget_steps(r->budget, 4))
             return false;
@@ -242,24 +266,87 @@ bool schema_count(struct schema_reader *r, const struct dgl_json *schema, const 
 
 /* --- references --- */
 
-/* Returns true if a schema has an $id that changes the base of its references. Old generators write
- * fragments, which do not. */
-static bool has_own_base(const struct dgl_json *value)
+/* Positions of values in the text of a schema. */
+enum place {
+    PLACE_DATA,    /* in a constant or an example */
+    PLACE_OTHER,   /* below an unknown word */
+    PLACE_SCHEMA,  /* a schema or a list of schemas */
+    PLACE_SCHEMAS, /* an object of schemas with names */
+};
+
+static bool is_one_of(struct dgl_str key, const char *const *names)
 {
-    static const char *const names[] = {"$id", "id"};
-    for (size_t i = 0; i < 2; i++) {
-        const struct dgl_json *id = dgl_json_get(value, names[i]);
+    while (*names && !dgl_str_eq(key, *names))
+        names++;
+    return *names;
+}
+
+static enum place place_below(const struct dgl_json *value, enum place place,
+                              const struct dgl_json *child)
+{
+    static const char *const data[] = {"const", "default", "enum", "examples", NULL},
+                             *const maps[] = {"$defs",
+                                              "definitions",
+                                              "dependencies",
+                                              "dependentSchemas",
+                                              "patternProperties",
+                                              "properties",
+                                              NULL},
+                             *const schemas[] = {"additionalItems",
+                                                 "additionalProperties",
+                                                 "allOf",
+                                                 "anyOf",
+                                                 "contains",
+                                                 "contentSchema",
+                                                 "else",
+                                                 "extends",
+                                                 "if",
+                                                 "items",
+                                                 "not",
+                                                 "oneOf",
+                                                 "prefixItems",
+                                                 "propertyNames",
+                                                 "then",
+                                                 "unevaluatedItems",
+                                                 "unevaluatedProperties",
+                                                 NULL};
+    struct dgl_str key = dgl_json_key(child);
+    if (place == PLACE_SCHEMAS)
+        return PLACE_SCHEMA;
+    if (place != PLACE_SCHEMA || dgl_json_is(value, DGL_JSON_ARRAY))
+        return place;
+    return is_one_of(key, data)      ? PLACE_DATA
+           : is_one_of(key, maps)    ? PLACE_SCHEMAS
+           : is_one_of(key, schemas) ? PLACE_SCHEMA
+                                     : PLACE_OTHER;
+}
+
+/* Returns true if a schema has an $id that changes the base of its references. Old generators write
+ * fragments, which do not. The word is `id` in draft 4. */
+static bool has_own_base(const struct schema_reader *r, const struct dgl_json *schema)
+{
+    static const char *const names[] = {"id", "$id"};
+    if (r->draft && r->draft <= 7 && dgl_json_get(schema, "$ref"))
+        return false;
+    for (int i = r->draft > 4; i < (r->draft == 4 ? 1 : 2); i++) {
+        const struct dgl_json *id = dgl_json_get(schema, names[i]);
         if (dgl_json_is(id, DGL_JSON_STRING) && !dgl_str_starts(dgl_json_str(id), "#"))
             return true;
     }
     return false;
 }
 
-static bool find_bases(const struct dgl_json *value)
+static bool find_bases(const struct schema_reader *r, const struct dgl_json *value,
+                       enum place place)
 {
-    for (const struct dgl_json *child = dgl_json_first(value); child; child = dgl_json_next(child))
-        if (has_own_base(child) || find_bases(child))
+    for (const struct dgl_json *child = dgl_json_first(value); child;
+         child = dgl_json_next(child)) {
+        enum place below = place_below(value, place, child);
+        if (below < PLACE_SCHEMA)
+            continue;
+        if ((below == PLACE_SCHEMA && has_own_base(r, child)) || find_bases(r, child, below))
             return true;
+    }
     return false;
 }
 
@@ -301,11 +388,12 @@ static bool decode_token(struct dgl_str token, struct dgl_buf *out)
 }
 
 /* Finds schemas with this $anchor. Does not search in values and in parts with an $id. */
-static void find_anchor(const struct dgl_json *value, struct dgl_str name,
-                        const struct dgl_json **found, size_t *count)
+static void find_anchor(const struct schema_reader *r, const struct dgl_json *value,
+                        enum place place, struct dgl_str name, const struct dgl_json **found,
+                        size_t *count)
 {
     static const char *const names[] = {"$anchor", "$dynamicAnchor"};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2 && place != PLACE_SCHEMAS; i++) {
         const struct dgl_json *anchor = dgl_json_get(value, names[i]);
         if (dgl_json_is(anchor, DGL_JSON_STRING) && dgl_str_equal(dgl_json_str(anchor), name)) {
             *found = value;
@@ -314,10 +402,9 @@ static void find_anchor(const struct dgl_json *value, struct dgl_str name,
     }
     for (const struct dgl_json *child = dgl_json_first(value); child;
          child = dgl_json_next(child)) {
-        struct dgl_str key = dgl_json_key(child);
-        if (!has_own_base(child) && !dgl_str_eq(key, "enum") && !dgl_str_eq(key, "const") &&
-            !dgl_str_eq(key, "default") && !dgl_str_eq(key, "examples"))
-            find_anchor(child, name, found, count);
+        enum place below = place_below(value, place, child);
+        if (below != PLACE_DATA && (below == PLACE_SCHEMAS || !has_own_base(r, child)))
+            find_anchor(r, child, below, name, found, count);
     }
 }
 
@@ -357,9 +444,12 @@ static bool has_other_base(struct schema_reader *r, const struct dgl_json *ref)
         return false;
     if (!dgl_budget_steps(r->budget, 10 + r->text_len / 8) || !find_path(r->root, ref, &path))
         return true;
-    for (size_t i = 1; i < path.depth; i++)
-        if (has_own_base(path.nodes[i]))
+    enum place place = PLACE_SCHEMA;
+    for (size_t i = 1; i < path.depth; i++) {
+        place = place_below(path.nodes[i - 1], place, path.nodes[i]);
+        if (place == PLACE_SCHEMA && has_own_base(r, path.nodes[i]))
             return true;
+    }
     return false;
 }
 
@@ -397,7 +487,8 @@ const struct dgl_json *schema_resolve(struct schema_reader *r, const struct dgl_
         at = NULL;
         if (!dgl_budget_steps(r->budget, 10 + r->text_len))
             return NULL;
-        find_anchor(r->root, (struct dgl_str){text.p + 1, text.len - 1}, &at, &count);
+        find_anchor(r, r->root, PLACE_SCHEMA, (struct dgl_str){text.p + 1, text.len - 1}, &at,
+                    &count);
         at = count == 1 ? at : NULL;
     }
     if (!at || (dgl_json_type(at) != DGL_JSON_OBJECT && dgl_json_type(at) != DGL_JSON_BOOL)) {
@@ -503,13 +594,13 @@ static bool add_linked(struct schema_reader *r, struct schema_set *set,
         return false;
     set->seen[set->num_seen++] = schema;
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
-        const struct word *word = find_word(m);
+        const struct word *word = find_word(r, schema, m);
         plain |= word && word->role == ROLE_ASSERT;
     }
     /* Properties keep the order of the text, also if a reference comes before or after them. */
     bool has_properties = dgl_json_get(schema, "properties") != NULL;
     for (const struct dgl_json *m = dgl_json_first(schema); m; m = dgl_json_next(m)) {
-        const struct word *word = find_word(m);
+        const struct word *word = find_word(r, schema, m);
         if (!word)
             continue;
         if (plain && !put && word->role == ROLE_ASSERT &&
@@ -813,6 +904,11 @@ static bool build_choice(struct schema_reader *r, uint32_t all, uint32_t choice,
         if (index < 64 && others[index]) {
             ok = schema_exclusive(r, list, index, others[index], &only);
             size_t other = (size_t)__builtin_ctzll(others[index]);
+            if (ok && !only && r->needs_base)
+                ok = schema_fail(r, DGL_ERR_UNSUPPORTED, list,
+                                 "the branches %zu and %zu may match the same value; use anyOf, or "
+                                 "remove the $id below the root",
+                                 index < other ? index : other, index < other ? other : index);
             if (ok && !only)
                 ok = schema_fail(r, DGL_ERR_UNSUPPORTED, list,
                                  "the branches %zu and %zu may match the same value; use anyOf, or "
@@ -926,9 +1022,36 @@ static void finish(struct schema_reader *r)
     free(r->queue);
     free(r->dfas);
     free(r->strings);
+    free(r->names);
+    free(r->constant_slots);
     for (size_t i = 0; i < r->num_made; i++)
         dgl_json_destroy(&r->made[i].doc);
     free(r->made);
+}
+
+/* Returns the draft that `$schema` names, or 0 if there is no such word. Unknown names are read as
+ * the latest draft. */
+static int draft_of(const struct dgl_json *root)
+{
+    static const struct {
+        const char *name;
+        int draft;
+    } drafts[] = {
+        {"json-schema.org/draft-03/", 4}, {"json-schema.org/draft-04/", 4},
+        {"json-schema.org/draft-05/", 4}, {"json-schema.org/draft-06/", 6},
+        {"json-schema.org/draft-07/", 7}, {"json-schema.org/draft/2019-09/", SCHEMA_DRAFT_2019},
+    };
+    const struct dgl_json *word = dgl_json_get(root, "$schema");
+    struct dgl_str name = dgl_json_str(word);
+    size_t skipped = dgl_str_starts(name, "https://") ? 8 : dgl_str_starts(name, "http://") ? 7 : 0;
+    if (!dgl_json_is(word, DGL_JSON_STRING))
+        return 0;
+    name.p += skipped;
+    name.len -= skipped;
+    for (size_t i = 0; i < sizeof(drafts) / sizeof(*drafts); i++)
+        if (dgl_str_starts(name, drafts[i].name))
+            return drafts[i].draft;
+    return SCHEMA_DRAFT_2020;
 }
 
 /* Builds the rule of the root, and then those of all conjunctions that were called. */
@@ -981,7 +1104,8 @@ enum dgl_status json_schema_parse(struct grammar_builder *b, struct dgl_str text
         return budget->status;
     }
     r.root = dgl_json_root(doc);
-    r.has_ids = find_bases(r.root);
+    r.draft = draft_of(r.root);
+    r.has_ids = find_bases(&r, r.root, PLACE_SCHEMA);
     read_all(&r, r.root, root);
     finish(&r);
     dgl_json_destroy(&doc);

@@ -108,15 +108,21 @@ static const struct format *find_format(struct dgl_str name)
     return NULL;
 }
 
-/* Warns once for each place, up to MAX_WARNINGS. */
-static bool warn_format(struct schema_reader *r, const struct dgl_json *format)
+/* Warns once for each place and text, up to MAX_WARNINGS. */
+static bool warn(struct schema_reader *r, const struct dgl_json *at, const char *fmt, ...)
+    DGL_PRINTF(3, 4);
+static bool warn(struct schema_reader *r, const struct dgl_json *at, const char *fmt, ...)
 {
     struct dgl_buf line = {0};
     if (!r->options.warnings || r->num_warnings == MAX_WARNINGS)
         return true;
-    schema_pointer(r->root, format, &line);
-    dgl_buf_printf(&line, ": the format \"%s\" is not checked\n",
-                   DGL_PRINTABLE_STR(dgl_json_str(format)));
+    schema_pointer(r->root, at, &line);
+    dgl_buf_puts(&line, ": ");
+    va_list args;
+    va_start(args, fmt);
+    dgl_buf_vprintf(&line, fmt, args);
+    va_end(args);
+    dgl_buf_puts(&line, "\n");
     bool ok = dgl_budget_steps(r->budget, 100 + r->text_len / 16);
     if (line.failed)
         ok = dgl_budget_fail_memory(r->budget, 100);
@@ -217,7 +223,7 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
 {
     const struct dgl_json *pattern = dgl_json_get(schema, "pattern"),
                           *name = dgl_json_get(schema, "format");
-    const struct dgl_json *others = dgl_json_get(schema, SCHEMA_NOT_TEXTS);
+    const struct dgl_json *others = schema_word(r, schema, SCHEMA_NOT_TEXTS);
     struct gr_dfa dfas[3];
     size_t count = 0;
     if (dgl_json_count(others) && !other_texts(r, others, &dfas[count++]))
@@ -232,7 +238,8 @@ static bool add_patterns(struct schema_reader *r, const struct dgl_json *schema,
     if (name && !dgl_json_is(name, DGL_JSON_STRING))
         return schema_fail(r, DGL_ERR_INVALID_ARG, name, "wanted the name of a format");
     const struct format *format = name ? find_format(dgl_json_str(name)) : NULL;
-    if (name && !format && !warn_format(r, name))
+    if (name && !format &&
+        !warn(r, name, "the format \"%s\" is not checked", DGL_PRINTABLE_STR(dgl_json_str(name))))
         return false;
     if (format) {
         out->at = name;
@@ -411,7 +418,10 @@ static bool bound_length(struct schema_reader *r, struct schema_text *t)
                                    p.open ? "minLength" : "maxLength");
     }
     t->dfa = gr_dfa_add(r->b, &bounded);
-    return r->budget->status == DGL_OK;
+    return r->budget->status == DGL_OK &&
+           (p.open || p.counts == t->max ||
+            warn(r, t->at, "maxLength is lowered from %llu to %llu", (unsigned long long)t->max,
+                 (unsigned long long)p.counts));
 }
 
 /* --- expressions --- */
@@ -499,7 +509,8 @@ static bool constant_names(struct schema_reader *r, uint32_t all, const struct d
     return ok && r->budget->status == DGL_OK;
 }
 
-bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_dfa *dfa)
+/* Sets *dfa to the texts that satisfy a conjunction. */
+static bool names_of(struct schema_reader *r, uint32_t all, int depth, struct gr_dfa *dfa)
 {
     const struct dgl_json *list;
     struct schema_text t;
@@ -524,7 +535,7 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
             struct gr_dfa other;
             uint32_t next;
             if (!schema_branch(r, all, choice, branch, &next) ||
-                !schema_names(r, next, depth + 1, &other))
+                !names_of(r, next, depth + 1, &other))
                 return false;
             *dfa = gr_dfa_or(r->b, *dfa, other);
         }
@@ -548,5 +559,28 @@ bool schema_names(struct schema_reader *r, uint32_t all, int depth, struct gr_df
     bool ok = r->budget->status == DGL_OK && (r->proving || bound_length(r, &t));
     unname_place(r, &named);
     *dfa = t.dfa;
+    return ok;
+}
+
+bool schema_names(struct schema_reader *r, const struct dgl_json *word, struct gr_dfa *dfa)
+{
+    const struct dgl_json *constants = r->constants;
+    struct schema_set set = {0};
+    uint32_t all;
+    if (!dgl_budget_steps(r->budget, 1 + r->num_names / 4))
+        return false;
+    for (size_t i = 0; i < r->num_names; i++)
+        if (r->names[i].word == word && r->names[i].proving == r->proving) {
+            *dfa = r->names[i].dfa;
+            return true;
+        }
+    bool ok = schema_set_add(r, &set, word) && schema_intern(r, &set, &all) &&
+              names_of(r, all, 0, dfa) &&
+              dgl_budget_grow(r->budget, (void **)&r->names, &r->cap_names, r->num_names + 1,
+                              sizeof(*r->names));
+    schema_set_finish(&set);
+    r->constants = constants;
+    if (ok)
+        r->names[r->num_names++] = (struct schema_key_names){word, r->proving, *dfa};
     return ok;
 }

@@ -9,6 +9,7 @@ import re
 import sys
 
 from jsonschema import Draft7Validator, Draft202012Validator
+from jsonschema.validators import validator_for
 
 checker = Draft202012Validator.FORMAT_CHECKER
 
@@ -19,7 +20,8 @@ def validator(schema):
     if re.search(r'"exclusiveM[a-z]+": (true|false)', text):
         return None
     old = '"items": [' in text or '"dependencies"' in text
-    return (Draft7Validator if old else Draft202012Validator)(schema, format_checker=checker)
+    latest = Draft7Validator if old else Draft202012Validator
+    return validator_for(schema, default=latest)(schema, format_checker=checker)
 
 
 count = skipped = 0

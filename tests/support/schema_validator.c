@@ -248,6 +248,22 @@ struct validation {
     const struct dgl_json *root, *schema, *value;
 };
 
+/* Returns true if the root names draft 4, 6 or 7. */
+static bool is_old(const struct dgl_json *root)
+{
+    return strstr(dgl_json_str(dgl_json_get(root, "$schema")).p, "/draft-0") != NULL;
+}
+
+/* Returns true if an old draft does not know the word. */
+static bool is_new(const struct dgl_json *root, struct dgl_str word)
+{
+    const char *draft = dgl_json_str(dgl_json_get(root, "$schema")).p;
+    if (is(word, "const") || is(word, "contains") || is(word, "propertyNames"))
+        return strstr(draft, "/draft-04/") != NULL;
+    return is_old(root) && (is(word, "prefixItems") || is(word, "dependentRequired") ||
+                            is(word, "dependentSchemas"));
+}
+
 static size_t count_valid(const struct validation *v, const struct dgl_json *list)
 {
     size_t count = 0;
@@ -297,7 +313,7 @@ static bool check_properties(const struct validation *v)
 static bool check_items(const struct validation *v)
 {
     const struct dgl_json *items = dgl_json_get(v->schema, "items"),
-                          *prefix = dgl_json_get(v->schema, "prefixItems");
+                          *prefix = is_old(v->root) ? NULL : dgl_json_get(v->schema, "prefixItems");
     if (dgl_json_is(items, DGL_JSON_ARRAY)) {
         prefix = items;
         items = dgl_json_get(v->schema, "additionalItems");
@@ -473,8 +489,11 @@ const char *schema_validate(const struct dgl_json *root, const struct dgl_json *
     struct validation v = {root, schema, value};
     if (dgl_json_is(schema, DGL_JSON_BOOL))
         return dgl_json_bool(schema) ? NULL : "false";
+    const struct dgl_json *ref = dgl_json_get(schema, "$ref");
+    if (ref && is_old(root)) /* its siblings are ignored */
+        return check(&v, dgl_json_key(ref), ref) ? NULL : "$ref";
     for (const struct dgl_json *w = dgl_json_first(schema); w; w = dgl_json_next(w))
-        if (!check(&v, dgl_json_key(w), w))
+        if (!is_new(root, dgl_json_key(w)) && !check(&v, dgl_json_key(w), w))
             return dgl_json_key(w).p;
     return NULL;
 }

@@ -29,6 +29,7 @@ struct row {
 };
 #define OBJ(properties) "{\"type\":\"object\",\"properties\":{" properties "}"
 #define CLOSED          ",\"additionalProperties\":false"
+#define DRAFT7          "\"$schema\":\"http://json-schema.org/draft-07/schema#\""
 static const struct row rows[] = {
     {"{}", {"1", "\"a\"", "{\"a\":[1,null]}", "[]", "true", "-0.5e+10"}, {""}, {" 1", "1 "}},
     {"true", {"null", "[{}]"}, {""}, {NULL}},
@@ -446,6 +447,56 @@ static const struct row rows[] = {
      {"700000000000007", "14.0"},
      {"7.5", "15"},
      {"7000000000000007"}},
+    {"{\"allOf\":[{\"enum\":[1,10,\"a\",null,[1,2],{\"b\":1,\"c\":[2]}]},{\"enum\":[1.0,1e1,{\"c\":"
+     "[2.0],\"b\":1e0},[2,1],false,[]]}]}",
+     {"1", "10", "{\"b\":1,\"c\":[2]}"},
+     {"[1,2]", "\"a\"", "null", "false"},
+     {NULL}},
+    {"{\"$dopplergl-not\":[\"a\"],\"not\":{\"const\":\"b\"}}", {"\"a\"", "1"}, {"\"b\""}, {NULL}},
+    {"{\"examples\":[{\"$id\":\"x\"}],\"default\":{\"id\":\"x\"},\"properties\":{\"id\":{\"const\":"
+     "{\"$id\":"
+     "\"x\"}},\"default\":{\"type\":\"null\"}},\"x\":{\"id\":\"x\"},\"if\":{\"type\":\"string\"},"
+     "\"then\":{\"minLength\":2}}",
+     {"\"ab\"", "1", "{\"id\":{\"$id\":\"x\"}}"},
+     {"\"a\"", "{\"default\":1}"},
+     {NULL}},
+    {"{\"$schema\":\"https://json-schema.org/draft/2020-12/"
+     "schema\",\"items\":{\"id\":\"x\"},\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":2}}",
+     {"\"ab\"", "1"},
+     {"\"a\""},
+     {NULL}},
+    {"{\"properties\":{\"default\":{\"$anchor\":\"b\",\"type\":\"null\"}},\"anyOf\":[{\"$ref\":\"#"
+     "b\"}]}",
+     {"null"},
+     {"1"},
+     {NULL}},
+    {"{\"type\":\"number\",\"minimum\":-1e300,\"maximum\":1e20}", {"1", "-5.5"}, {"\"a\""}, {NULL}},
+    /* drafts */
+    {"{" DRAFT7 ",\"definitions\":{\"a\":{\"type\":[\"string\",\"null\"]}},\"anyOf\":[{"
+     "\"$ref\":\"#/definitions/a\",\"type\":\"null\",\"pattern\":3}]}",
+     {"\"a\"", "null"},
+     {"1"},
+     {NULL}},
+    {"{" DRAFT7 ",\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"}],\"items\":{\"type\":"
+     "\"number\"}}",
+     {"[]", "[1]", "[1,2]"},
+     {"[\"a\"]"},
+     {NULL}},
+    {"{" DRAFT7 ",\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]},\"dependentSchemas\":{"
+     "\"a\":false}}",
+     {"{\"a\":1}"},
+     {"1"},
+     {NULL}},
+    {"{\"$schema\":\"https://json-schema.org/draft/2019-09/schema\",\"$ref\":\"#/$defs/a\","
+     "\"type\":\"null\",\"$defs\":{\"a\":{\"type\":[\"string\",\"null\"]}}}",
+     {"null"},
+     {"\"a\""},
+     {NULL}},
+    {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"const\":1,\"type\":\"boolean\","
+     "\"not\":{\"enum\":[true]}}",
+     {"false"},
+     {"true", "1"},
+     {NULL}},
 };
 
 static struct dgl_json_doc *parse(const char *text)
@@ -457,7 +508,8 @@ static struct dgl_json_doc *parse(const char *text)
 /* Returns true if the independent validator knows the schema and the document. */
 static bool is_judged(const char *schema, const char *text)
 {
-    static const char *const unknown[] = {"uniqueItems", "%25"};
+    static const char *const unknown[] = {
+        "uniqueItems", "%25", "\"x\":", "#b", "\"id\":\"x\"", "$dopplergl-not"};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(*unknown); i++)
         if (strstr(schema, unknown[i]))
             return false;
@@ -637,6 +689,19 @@ static const struct wrong_row wrong_rows[] = {
     {"{\"$defs\":{\"a\":{\"$id\":\"x\",\"$ref\":\"#/$defs/b\"},\"b\":{}},\"$ref\":\"#/$defs/a\"}",
      DGL_ERR_UNSUPPORTED,
      {"#/$defs/a/$ref", "$id"}},
+    {"{\"items\":{\"$id\":\"x\"},\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":2}}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/if: ", "$id"}},
+    {"{\"items\":{\"id\":\"x\"},\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":2}}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/if: ", "$id"}},
+    {"{\"properties\":{\"enum\":{\"$id\":\"x\"}},\"if\":{\"type\":\"string\"},\"then\":{"
+     "\"minLength\":2}}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/if: ", "$id"}},
+    {"{\"items\":{\"$id\":\"x\"},\"oneOf\":[{\"minimum\":1},{\"maximum\":2}]}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/oneOf: ", "$id"}},
     {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}",
      DGL_ERR_UNSUPPORTED,
      {"#/oneOf", "branches 0 and 1"}},
@@ -666,6 +731,12 @@ static const struct wrong_row wrong_rows[] = {
     {"{\"multipleOf\":0}", DGL_ERR_INVALID_ARG, {"#/multipleOf"}},
     {"{\"multipleOf\":1234567}", DGL_ERR_UNSUPPORTED, {"#/multipleOf"}},
     {"{\"exclusiveMinimum\":1.23456789012345678}", DGL_ERR_UNSUPPORTED, {"#/exclusiveMinimum"}},
+    {"{\"type\":\"number\",\"minimum\":1e300}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/minimum: ", "below 10^20"}},
+    {"{\"type\":\"integer\",\"exclusiveMaximum\":-1e20}",
+     DGL_ERR_UNSUPPORTED,
+     {"#/exclusiveMaximum: ", "below 10^20"}},
     {"{\"minProperties\":2,\"type\":\"object\"}", DGL_ERR_UNSUPPORTED, {"#/minProperties"}},
     {"{\"prefixItems\":[{}],\"items\":[{}]}", DGL_ERR_INVALID_ARG, {"#/items"}},
     {"{\"propertyNames\":{\"oneOf\":[{},{}]}}", DGL_ERR_UNSUPPORTED, {"#/propertyNames/oneOf"}},
@@ -674,6 +745,18 @@ static const struct wrong_row wrong_rows[] = {
      DGL_ERR_INVALID_ARG,
      {"matches no text"}},
     {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}",
+     DGL_ERR_INVALID_ARG,
+     {"matches no text"}},
+    {"{\"allOf\":[{\"enum\":[1,\"a\",{\"b\":[true]}]},{\"enum\":[{\"b\":[false]},2,\"b\"]}]}",
+     DGL_ERR_INVALID_ARG,
+     {"matches no text"}},
+    {"{" DRAFT7 ",\"definitions\":{\"a\":{}},\"not\":{\"$ref\":\"#/definitions/a\",\"type\":"
+     "\"string\"}}",
+     DGL_ERR_INVALID_ARG,
+     {"matches no text"}},
+    {"{" DRAFT7 ",\"definitions\":{\"a\":{\"type\":[\"string\",\"number\"]}},\"oneOf\":[{\"$ref\":"
+     "\"#/definitions/a\",\"type\":\"string\"},{\"$ref\":\"#/definitions/"
+     "a\",\"type\":\"number\"}]}",
      DGL_ERR_INVALID_ARG,
      {"matches no text"}},
     {"false", DGL_ERR_INVALID_ARG, {"#: ", "false"}},
@@ -741,6 +824,17 @@ static void test_warnings(void **state)
                              true, &warnings),
                      DGL_OK);
     assert_string_equal(warnings.p, "#/properties/a/format: the format \"phone\" is not checked\n");
+    dgl_buf_finish(&warnings);
+    grammar_case_finish(&c);
+    warnings = (struct dgl_buf){0};
+    assert_int_equal(compile(&c,
+                             "{\"items\":{\"pattern\":\"^[a-z]+( [a-z]+)*$\",\"maxLength\":900000},"
+                             "\"properties\":{\"a\":{\"pattern\":\"^a*$\",\"maxLength\":9}}}",
+                             true, &warnings),
+                     DGL_OK);
+    assert_contains(warnings.p, "#/items/pattern: maxLength is lowered from 900000 to ");
+    if (strchr(warnings.p, '\n')[1])
+        fail_msg("more than one warning: %s", warnings.p);
     dgl_buf_finish(&warnings);
     grammar_case_finish(&c);
 }
@@ -848,16 +942,24 @@ struct limit_row {
     const char *name, *start, *part, *middle, *closing, *end;
     size_t count;
     enum dgl_status status;
+    const char *message; /* or NULL */
 };
+#define LONG "0123456789012345678901234567890123456789012345678"
 static const struct limit_row limit_rows[] = {
-    {"nested arrays", "", "{\"items\":", "{}", "}", "", 60, DGL_OK},
-    {"nested arrays, too deep", "", "{\"items\":", "{}", "}", "", 10000, DGL_ERR_INVALID_ARG},
+    {"nested arrays", "", "{\"items\":", "{}", "}", "", 60, DGL_OK, NULL},
+    {"nested arrays, too deep", "", "{\"items\":", "{}", "}", "", 10000, DGL_ERR_INVALID_ARG, NULL},
     {"many anyOf in an allOf", "{\"allOf\":[{}", ",{\"anyOf\":[{\"minimum\":1},{\"maximum\":0}]}",
-     "", "", "]}", 40, DGL_ERR_INVALID_ARG},
-    {"a long enum", "{\"enum\":[0", ",\"abcdefgh\"", "", "", "]}", 10000, DGL_OK},
+     "", "", "]}", 40, DGL_ERR_INVALID_ARG, NULL},
+    {"a long enum", "{\"enum\":[0", ",\"abcdefgh\"", "", "", "]}", 10000, DGL_OK, NULL},
     {"more than 1 MB", "{\"description\":\"", "0123456789", "", "", "\"}", 110000,
-     DGL_ERR_INVALID_ARG},
-    {"a long text", "{\"description\":\"", "0123456789", "", "", "\"}", 100000, DGL_OK},
+     DGL_ERR_INVALID_ARG, NULL},
+    {"a long text", "{\"description\":\"", "0123456789", "", "", "\"}", 100000, DGL_OK, NULL},
+    {"names of many constants",
+     "{\"propertyNames\":{\"pattern\":\"^(ab|cd|[0-9]{1,20})+$\",\"maxLength\":60},\"enum\":[0",
+     ",{\"ab\":1,\"cd\":2}", "", "", "]}", 5000, DGL_OK, NULL},
+    {"large complements", "{\"allOf\":[{}", ",{\"not\":{\"$ref\":\"#/$defs/a\"}}",
+     "],\"$defs\":{\"a\":{\"enum\":[0", ",\"" LONG LONG LONG LONG "\"", "]}}}", 250,
+     DGL_ERR_INVALID_ARG, "bytes of memory"},
 };
 
 static void test_limits(void **state)
@@ -881,8 +983,54 @@ static void test_limits(void **state)
         status = grammar_compile(c.b, c.root, &c.grammar);
     if (status != row->status)
         fail_msg("status %d, wanted %d: %s", status, row->status, c.t.text);
+    if (row->message)
+        assert_contains(c.t.text, row->message);
     dgl_buf_finish(&text);
     grammar_case_finish(&c);
+}
+
+/* Lists of many constants are compared by hashes. Each row is two lists of numbers, or an array with
+ * equal items in the last row. */
+static void test_constants(void **state)
+{
+    static const struct {
+        const char *start, *middle, *end;
+        int from[2], to[2];
+        bool compiles;
+    } list_rows[] = {
+        {"{\"allOf\":[{\"enum\":[-1",
+         "]},{\"enum\":[-2",
+         "]}]}",
+         {0, 20000},
+         {20000, 40000},
+         false},
+        {"{\"allOf\":[{\"enum\":[-1",
+         "]},{\"enum\":[-1.0",
+         "]}]}",
+         {0, 20000},
+         {20000, 40000},
+         true},
+        {"{\"const\":[-1", ",-2", "],\"uniqueItems\":true}", {0, 4000}, {4000, 8000}, true},
+        {"{\"const\":[-1", ",-2", "],\"uniqueItems\":true}", {0, 10000}, {10001, 40000}, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(list_rows) / sizeof(*list_rows); i++) {
+        struct grammar_case c;
+        struct dgl_buf text = {0};
+        for (int k = 0; k < 2; k++) {
+            dgl_buf_puts(&text, k ? list_rows[i].middle : list_rows[i].start);
+            for (int n = list_rows[i].from[k]; n < list_rows[i].to[k]; n++)
+                dgl_buf_printf(&text, ",%d", n);
+        }
+        dgl_buf_puts(&text, list_rows[i].end);
+        enum dgl_status status = compile(&c, text.p, false, NULL);
+        if (status != (list_rows[i].compiles ? DGL_OK : DGL_ERR_INVALID_ARG))
+            fail_msg("row %zu: status %d: %s", i, status, c.t.text);
+        if (status != DGL_OK && !strstr(c.t.text, "matches no text"))
+            fail_msg("row %zu: %s", i, c.t.text);
+        dgl_buf_finish(&text);
+        grammar_case_finish(&c);
+    }
 }
 
 /* Objects with many properties, and a chain of references. */
@@ -892,7 +1040,7 @@ static void test_large(void **state)
     struct dgl_buf text = {0}, document = {0};
     (void)state;
     for (int required = 0; required < 2; required++) {
-        int count = required ? 4000 : 400;
+        int count = required ? 5000 : 400;
         text.len = document.len = 0;
         dgl_buf_puts(&text, "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{");
         for (int i = 0; i < count; i++)
@@ -924,9 +1072,10 @@ static void test_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compact),  cmocka_unit_test(test_space),
-        cmocka_unit_test(test_warnings), cmocka_unit_test(test_json_object),
-        cmocka_unit_test(test_large),    cmocka_unit_test(test_strict_limits),
+        cmocka_unit_test(test_compact),       cmocka_unit_test(test_space),
+        cmocka_unit_test(test_warnings),      cmocka_unit_test(test_json_object),
+        cmocka_unit_test(test_constants),     cmocka_unit_test(test_large),
+        cmocka_unit_test(test_strict_limits),
     };
     return test_run_table("documents", test_documents, rows) +
            test_run_table("random documents", test_random, rows) +

@@ -301,7 +301,9 @@ enum dgl_status constraint_accept(struct constraint_state *state, const struct d
         TRY(tokenizer_token_bytes(log, tok, id, &state->bytes));
     TRY(state->bytes.failed ? dgl_fail_memory(log, "bytes of a token", state->bytes.len) : DGL_OK);
     /* A stop id ends a complete text, or is a token that the grammar names. */
-    if (!stops || !matcher_may_end(m))
+    if (stops && !matcher_may_end(m))
+        TRY(matcher_advance_end(m, id, &ok));
+    else if (!stops)
         TRY(matcher_advance_token(m, id, state->bytes.p, state->bytes.len, &ok));
     if (!ok || (stops && !matcher_may_end(m)))
         TRY(dgl_fail(

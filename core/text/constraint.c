@@ -38,6 +38,7 @@ void constraint_set_destroy(struct constraint_set **set)
         return;
     for (size_t i = 0; i < CONSTRAINTS_KEPT; i++)
         constraint_unref(&old->kept[i]);
+    token_masks_destroy(&old->json);
     token_trie_destroy(&old->trie);
     pthread_mutex_destroy(&old->lock);
     free(old);
@@ -116,6 +117,25 @@ static enum dgl_status make_trie(struct constraint_set *set, const struct dgl_lo
 done:
     dgl_buf_finish(&bytes);
     free(offsets);
+    return status;
+}
+
+/* Makes masks of any JSON value. They are not used, but the trie then keeps the slices of values and
+ * keys of JSON, however many other loops the constraints have. */
+static enum dgl_status make_json(struct constraint_set *set, const struct dgl_log *log)
+{
+    struct dgl_budget budget = grammar_budget(log, "any JSON value", 0);
+    struct grammar_builder *b = NULL;
+    struct grammar *grammar = NULL;
+    struct gr_rule root;
+    enum dgl_status status;
+    TRY(grammar_builder_create(&budget, &b));
+    TRY(json_value_grammar(b, false, true, &root));
+    TRY(grammar_compile(b, root, &grammar));
+    TRY(token_masks_create(log, grammar, set->trie, &set->json));
+done:
+    grammar_unref(&grammar);
+    grammar_builder_destroy(&b);
     return status;
 }
 
@@ -232,6 +252,8 @@ enum dgl_status constraint_create(struct constraint_set *set, const struct dgl_l
     *out = find_kept(set, key);
     if (!*out && !set->trie)
         status = make_trie(set, log, v);
+    if (!*out && status == DGL_OK && !set->json)
+        status = make_json(set, log);
     pthread_mutex_unlock(&set->lock);
     if (*out || status != DGL_OK)
         return status;

@@ -17,8 +17,8 @@ enum {
     NEAR_BYTES = 48,   /* ASCII bytes by which a state must lead to a loop to be beside it */
     MAX_NEAR = 4,      /* tops that are compared with a loop, in one mask */
     MAX_MADE = 8,      /* slices that one grammar may add to the trie */
-    /* Edges that the search for loops reads; about 50 ms. Loops beyond have no slice. */
-    SEARCH_STEPS = 1 << 24
+    /* Edges that the search for loops reads, which takes 0.1 s. Later loops have no slice. */
+    SEARCH_STEPS = 1 << 25
 };
 
 /* A loop: a state that reads characters and returns to itself. */

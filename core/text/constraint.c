@@ -38,6 +38,7 @@ void constraint_set_destroy(struct constraint_set **set)
         return;
     for (size_t i = 0; i < CONSTRAINTS_KEPT; i++)
         constraint_unref(&old->kept[i]);
+    token_masks_destroy(&old->json);
     token_trie_destroy(&old->trie);
     pthread_mutex_destroy(&old->lock);
     free(old);
@@ -116,6 +117,25 @@ static enum dgl_status make_trie(struct constraint_set *set, const struct dgl_lo
 done:
     dgl_buf_finish(&bytes);
     free(offsets);
+    return status;
+}
+
+/* Makes masks of any JSON value. They are not used, but the trie then keeps the slices of values and
+ * keys of JSON, however many other loops the constraints have. */
+static enum dgl_status make_json(struct constraint_set *set, const struct dgl_log *log)
+{
+    struct dgl_budget budget = grammar_budget(log, "any JSON value", 0);
+    struct grammar_builder *b = NULL;
+    struct grammar *grammar = NULL;
+    struct gr_rule root;
+    enum dgl_status status;
+    TRY(grammar_builder_create(&budget, &b));
+    TRY(json_value_grammar(b, false, true, &root));
+    TRY(grammar_compile(b, root, &grammar));
+    TRY(token_masks_create(log, grammar, set->trie, &set->json));
+done:
+    grammar_unref(&grammar);
+    grammar_builder_destroy(&b);
     return status;
 }
 
@@ -232,6 +252,8 @@ enum dgl_status constraint_create(struct constraint_set *set, const struct dgl_l
     *out = find_kept(set, key);
     if (!*out && !set->trie)
         status = make_trie(set, log, v);
+    if (!*out && status == DGL_OK && !set->json)
+        status = make_json(set, log);
     pthread_mutex_unlock(&set->lock);
     if (*out || status != DGL_OK)
         return status;
@@ -301,7 +323,9 @@ enum dgl_status constraint_accept(struct constraint_state *state, const struct d
         TRY(tokenizer_token_bytes(log, tok, id, &state->bytes));
     TRY(state->bytes.failed ? dgl_fail_memory(log, "bytes of a token", state->bytes.len) : DGL_OK);
     /* A stop id ends a complete text, or is a token that the grammar names. */
-    if (!stops || !matcher_may_end(m))
+    if (stops && !matcher_may_end(m))
+        TRY(matcher_advance_end(m, id, &ok));
+    else if (!stops)
         TRY(matcher_advance_token(m, id, state->bytes.p, state->bytes.len, &ok));
     if (!ok || (stops && !matcher_may_end(m)))
         TRY(dgl_fail(

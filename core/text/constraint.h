@@ -15,7 +15,8 @@
 /* The constraints of a model. All functions that use one may be called on any thread. */
 struct constraint_set {
     pthread_mutex_t lock;
-    struct token_trie *trie; /* of the vocabulary, made for the first constraint */
+    struct token_trie *trie;  /* of the vocabulary, made for the first constraint */
+    struct token_masks *json; /* of any JSON value: its strings always have slices */
     struct dgl_constraint *kept[CONSTRAINTS_KEPT]; /* the last one used is first */
 };
 struct constraint_set *constraint_set_create(void); /* returns NULL if memory is exhausted */

@@ -511,6 +511,7 @@ uint32_t matcher_step(struct matcher *m, uint32_t conf, uint8_t byte)
     for (uint32_t i = 0; i < from.count && m->status == DGL_OK; i++) {
         struct gr_top top = m->store.tops[from.first + i];
         const struct gr_state *state = &g->states[top.state];
+        matcher_steps(m, 1 + (state[1].first_byte - state->first_byte) / 8);
         for (uint32_t e = state->first_byte; e < state[1].first_byte; e++) {
             const struct gr_byte_edge *edge = &g->bytes[e];
             if (byte < edge->first || byte > edge->last)
@@ -687,13 +688,13 @@ done:
     return status;
 }
 
-enum dgl_status matcher_advance_token(struct matcher *m, int32_t id, const void *bytes, size_t len,
-                                      bool *ok)
+/* Reads a token by its bytes, if it has any, and by its id. If `is_end`, negated tokens do not
+ * match. */
+static enum dgl_status read_token(struct matcher *m, int32_t id, bool is_end, const void *bytes,
+                                  size_t len, bool *ok)
 {
     const struct grammar *g = m->grammar;
     enum dgl_status status;
-    if (!m->store.confs[m->conf].reads_tokens && len)
-        return matcher_advance(m, bytes, len, ok);
     *ok = false;
     status = matcher_begin(m);
     if (status != DGL_OK)
@@ -703,11 +704,12 @@ enum dgl_status matcher_advance_token(struct matcher *m, int32_t id, const void 
         by_bytes = matcher_step(m, by_bytes, ((const uint8_t *)bytes)[i]);
     make_begin(m);
     struct gr_conf from = m->store.confs[m->conf], read = m->store.confs[by_bytes];
-    for (uint32_t i = 0; i < from.count; i++) {
+    for (uint32_t i = 0; i < from.count && m->status == DGL_OK; i++) {
         struct gr_top top = m->store.tops[from.first + i];
         const struct gr_state *state = &g->states[top.state];
+        matcher_steps(m, 1 + (state[1].first_token - state->first_token) / 8);
         for (uint32_t e = state->first_token; e < state[1].first_token; e++)
-            if ((g->tokens[e].id == id) != g->tokens[e].negated)
+            if (g->tokens[e].negated ? g->tokens[e].id != id && !is_end : g->tokens[e].id == id)
                 make_add(m, g->tokens[e].target, 0, top.stack);
     }
     for (uint32_t i = 0; i < read.count; i++) {
@@ -725,6 +727,19 @@ enum dgl_status matcher_advance_token(struct matcher *m, int32_t id, const void 
     return status;
 }
 
+enum dgl_status matcher_advance_token(struct matcher *m, int32_t id, const void *bytes, size_t len,
+                                      bool *ok)
+{
+    if (!m->store.confs[m->conf].reads_tokens && len)
+        return matcher_advance(m, bytes, len, ok);
+    return read_token(m, id, false, bytes, len, ok);
+}
+
+enum dgl_status matcher_advance_end(struct matcher *m, int32_t id, bool *ok)
+{
+    return read_token(m, id, true, NULL, 0, ok);
+}
+
 bool matcher_may_end(const struct matcher *m)
 {
     return m->store.confs[m->conf].may_end;
@@ -738,6 +753,11 @@ bool matcher_must_end(const struct matcher *m)
 uint64_t matcher_offset(const struct matcher *m)
 {
     return m->offset;
+}
+
+uint32_t matcher_work(const struct matcher *m)
+{
+    return MATCHER_MAX_STEPS - m->steps_left;
 }
 
 /* Returns the only byte that a configuration reads, or -1. */

@@ -34,10 +34,14 @@ enum dgl_status matcher_advance(struct matcher *m, const void *bytes, size_t len
  * special token) is only read by its id. */
 enum dgl_status matcher_advance_token(struct matcher *m, int32_t id, const void *bytes, size_t len,
                                       bool *ok);
+/* Reads a token that ends the sequence as a part of the text. Only a grammar that names exactly
+ * this id accepts it. */
+enum dgl_status matcher_advance_end(struct matcher *m, int32_t id, bool *ok);
 
 bool matcher_may_end(const struct matcher *m);    /* the text so far is complete */
 bool matcher_must_end(const struct matcher *m);   /* and nothing may follow */
 uint64_t matcher_offset(const struct matcher *m); /* bytes read since the start */
+uint32_t matcher_work(const struct matcher *m);   /* steps of the last call */
 
 /* Appends the bytes that must follow, at most `most`: up to the first place where the text may end
  * or where two bytes are possible. The configuration is unchanged. */

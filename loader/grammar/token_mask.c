@@ -15,13 +15,16 @@ enum {
     LOOP_STATES = 512, /* largest loop with a slice */
     LOOP_BYTES = 20,   /* a loop needs so many ASCII bytes, else walks are quick enough */
     NEAR_BYTES = 48,   /* ASCII bytes by which a state must lead to a loop to be beside it */
-    MAX_NEAR = 4       /* tops that are compared with a loop, in one mask */
+    MAX_NEAR = 4,      /* tops that are compared with a loop, in one mask */
+    MAX_MADE = 8,      /* slices that one grammar may add to the trie */
+    /* Edges that the search for loops reads, which takes 0.1 s. Later loops have no slice. */
+    SEARCH_STEPS = 1 << 25
 };
 
 /* A loop: a state that reads characters and returns to itself. */
 struct gr_loop {
-    const struct token_slice *slice;
-    uint32_t *states; /* by state of the slice: the state of the grammar */
+    struct token_slice *slice; /* a reference */
+    uint32_t *states;          /* by state of the slice: the state of the grammar */
 };
 struct token_masks {
     struct grammar *grammar;
@@ -53,6 +56,8 @@ struct loop_states {
     uint32_t state[LOOP_STATES];
     bool leaves[LOOP_STATES]; /* some way leads out of the loop */
     uint32_t count;
+    uint32_t may_make;  /* slices */
+    int64_t steps_left; /* of the search for all loops; none are left below 1 */
 };
 
 /* Returns the place of a state that is in the loop, or NONE. */
@@ -63,7 +68,7 @@ static uint32_t find_state(const struct loop_states *l, uint32_t state)
 }
 
 /* Finds the states from which every way returns to the head. Returns false if two edges of a state
- * read the same byte: such loops have no slice. */
+ * read the same byte, or if no steps are left: such loops have no slice. */
 static bool find_loop(const struct grammar *g, uint32_t head, struct loop_states *l)
 {
     bool changed = true;
@@ -73,6 +78,7 @@ static bool find_loop(const struct grammar *g, uint32_t head, struct loop_states
     l->index[head] = l->count = 1;
     for (uint32_t i = 0; i < l->count; i++) {
         const struct gr_state *state = &g->states[l->state[i]];
+        l->steps_left -= 1 + state[1].first_byte - state->first_byte;
         l->leaves[i] = i > 0 && (state->accept || state->first_call < state[1].first_call ||
                                  state->first_token < state[1].first_token);
         for (uint32_t e = state->first_byte; e < state[1].first_byte; e++) {
@@ -85,30 +91,33 @@ static bool find_loop(const struct grammar *g, uint32_t head, struct loop_states
             }
         }
     }
-    while (changed) {
+    while (changed && l->steps_left > 0) {
         changed = false;
         for (uint32_t i = l->count; i-- > 1;) {
             const struct gr_state *state = &g->states[l->state[i]];
+            if (!l->leaves[i])
+                l->steps_left -= 1 + state[1].first_byte - state->first_byte;
             for (uint32_t e = state->first_byte; e < state[1].first_byte && !l->leaves[i]; e++)
                 if (find_state(l, g->bytes[e].target) == NONE)
                     l->leaves[i] = changed = true;
         }
     }
-    return true;
+    return l->steps_left > 0;
 }
 
 /* Adds the loop of a head with its slice. Adds none if the trie has no room for the slice. */
 static enum dgl_status add_loop(const struct dgl_log *log, struct token_masks *masks,
-                                const struct loop_states *found, uint32_t head)
+                                struct loop_states *found, uint32_t head)
 {
     enum dgl_status status = DGL_OK;
     const struct grammar *g = masks->grammar;
     uint32_t number[LOOP_STATES], count = 0;
     uint16_t *next = NULL;
     uint32_t *states = NULL;
-    const struct token_slice *slice;
+    struct token_slice *slice;
     for (uint32_t i = 0; i < found->count; i++)
         number[i] = found->leaves[i] ? NONE : count++;
+    found->steps_left -= (int64_t)count * 64; /* for the table */
     next = dgl_malloc((size_t)count * 512);
     states = dgl_new_array(uint32_t, count);
     if (!next || !states) {
@@ -127,11 +136,13 @@ static enum dgl_status add_loop(const struct dgl_log *log, struct token_masks *m
                 next[number[i] * 256 + byte] = (uint16_t)number[to];
         }
     }
-    TRY(token_trie_slice(log, masks->trie, (struct slice_loop){count, next}, &slice));
+    TRY(token_trie_slice(log, masks->trie, (struct slice_loop){count, next}, &found->may_make,
+                         &slice));
     if (!slice)
         goto done;
     if (!dgl_grow((void **)&masks->loops, &masks->cap_loops, masks->num_loops + 1,
                   sizeof(*masks->loops))) {
+        token_trie_release(masks->trie, slice);
         status = dgl_fail_memory(log, "a loop of a grammar", sizeof(*masks->loops));
         goto done;
     }
@@ -147,17 +158,19 @@ done:
 }
 
 /* Finds the loop to which most bytes of a state lead. */
-static void find_beside(struct token_masks *masks, uint32_t state)
+static void find_beside(struct token_masks *masks, struct loop_states *found, uint32_t state)
 {
     const struct grammar *g = masks->grammar;
     uint32_t last = NONE;
     if (masks->loop_of[state] != NONE)
         return;
-    for (uint32_t e = g->states[state].first_byte; e < g->states[state + 1].first_byte; e++) {
+    uint32_t first = g->states[state].first_byte, end = g->states[state + 1].first_byte;
+    for (uint32_t e = first; e < end && found->steps_left > 0; e++) {
         uint32_t target = g->bytes[e].target;
         if (target == last || masks->loop_of[target] == NONE || g->states[target].counter)
             continue;
         last = target;
+        found->steps_left -= end - first;
         if (ascii_bytes(g, state, target) >= NEAR_BYTES) {
             masks->near_of[state] = masks->loop_of[target];
             masks->beside[state] = true;
@@ -178,6 +191,8 @@ enum dgl_status token_masks_create(const struct dgl_log *log, struct grammar *gr
         status = dgl_fail_memory(log, "masks of a grammar", sizeof(*found));
         goto done;
     }
+    found->may_make = MAX_MADE;
+    found->steps_left = SEARCH_STEPS;
     masks->grammar = grammar_ref(grammar);
     masks->trie = trie;
     masks->loop_of = dgl_new_array(uint32_t, g->num_states);
@@ -191,10 +206,10 @@ enum dgl_status token_masks_create(const struct dgl_log *log, struct grammar *gr
     memset(masks->loop_of, 0xFF, (size_t)g->num_states * 4);
     memset(masks->near_of, 0xFF, (size_t)g->num_states * 4);
     for (uint32_t s = 0; s < g->num_states; s++)
-        if (ascii_bytes(g, s, s) >= LOOP_BYTES && find_loop(g, s, found))
+        if (found->steps_left > 0 && ascii_bytes(g, s, s) >= LOOP_BYTES && find_loop(g, s, found))
             TRY(add_loop(log, masks, found, s));
     for (uint32_t s = 0; s < g->num_states; s++)
-        find_beside(masks, s);
+        find_beside(masks, found, s);
     *out = masks;
     masks = NULL;
 done:
@@ -209,8 +224,10 @@ void token_masks_destroy(struct token_masks **masks)
 {
     if (!*masks)
         return;
-    for (size_t i = 0; i < (*masks)->num_loops; i++)
+    for (size_t i = 0; i < (*masks)->num_loops; i++) {
+        token_trie_release((*masks)->trie, (*masks)->loops[i].slice);
         free((*masks)->loops[i].states);
+    }
     grammar_unref(&(*masks)->grammar);
     free((*masks)->loops);
     free((*masks)->loop_of);
@@ -356,6 +373,8 @@ static bool overlaps(struct matcher *m, const struct token_slice *slice, struct 
     const struct gr_top *tops = matcher_tops(m, conf);
     for (uint32_t i = 0; i < matcher_conf_at(m, conf)->count; i++) {
         const struct gr_state *state = &g->states[tops[i].state];
+        if (!matcher_steps(m, 1 + state[1].first_byte - state->first_byte))
+            return false;
         for (uint32_t e = state->first_byte; e < state[1].first_byte; e++)
             for (uint32_t byte = g->bytes[e].first; byte <= g->bytes[e].last; byte++)
                 if (slice->next[byte] != UINT16_MAX)
@@ -417,10 +436,13 @@ static void add_other_tokens(struct walker *w, int32_t id)
 static void add_named_tokens(struct walker *w, const struct gr_top *tops, size_t count)
 {
     const struct grammar *g = matcher_grammar(w->m);
+    const uint32_t words = (uint32_t)token_trie_mask_words(w->masks->trie);
     for (size_t i = 0; i < count; i++) {
         const struct gr_state *state = &g->states[tops[i].state];
         for (uint32_t e = state->first_token; e < state[1].first_token; e++) {
             int32_t id = g->tokens[e].id;
+            if (!matcher_steps(w->m, g->tokens[e].negated ? words / 8 + 1 : 1))
+                return;
             if (g->tokens[e].negated)
                 add_other_tokens(w, id);
             else if (id >= 0 && id < token_trie_num_tokens(w->masks->trie))

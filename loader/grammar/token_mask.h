@@ -13,8 +13,8 @@
  * between threads. */
 struct token_masks;
 
-/* Takes a reference to the grammar, and borrows the trie. Makes slices that the trie does not have
- * yet, which takes milliseconds each. */
+/* Takes a reference to the grammar, and borrows the trie. Makes up to 8 slices that the trie does
+ * not have yet, which takes milliseconds each. The trie keeps slices while masks use them. */
 enum dgl_status token_masks_create(const struct dgl_log *log, struct grammar *grammar,
                                    struct token_trie *trie, struct token_masks **out);
 void token_masks_destroy(struct token_masks **masks);

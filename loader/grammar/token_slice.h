@@ -47,6 +47,8 @@ struct slice_loop {
 };
 
 struct token_slice {
+    uint64_t hash, used; /* hash of its loop; time of the last use, on the clock of the trie */
+    size_t refs;
     uint16_t *next; /* of its loop */
     uint32_t num_states;
     uint32_t *inside;                    /* mask of the tokens that stay in the loop */
@@ -57,9 +59,12 @@ struct token_slice {
     struct trie_nodes leaving; /* all other tokens */
 };
 
-/* Returns the slice of a loop, which is made on its first use and belongs to the trie. Sets *slice
- * to NULL if the trie has its maximum of slices. Thread-safe. */
+/* Returns a reference to the slice of a loop. If the trie has no such slice, makes it and decrements
+ * *may_make. Sets *slice to NULL if *may_make is 0, or if the trie has its maximum of slices and
+ * all are referenced. Release the reference with token_trie_release(). Both are thread-safe. */
 enum dgl_status token_trie_slice(const struct dgl_log *log, struct token_trie *trie,
-                                 struct slice_loop loop, const struct token_slice **slice);
+                                 struct slice_loop loop, uint32_t *may_make,
+                                 struct token_slice **slice);
+void token_trie_release(struct token_trie *trie, struct token_slice *slice);
 
 #endif

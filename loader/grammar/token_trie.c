@@ -8,7 +8,11 @@
 #include "core/base/mem.h"
 #include "loader/grammar/token_slice.h"
 
-enum { MAX_SLICES = 8 };
+enum {
+    KEPT_SLICES = 8, /* from here on a new slice replaces an old one without references */
+    MAX_SLICES = 32,
+    MAX_SLICE_BYTES = 128 << 20 /* from here on the trie has at most KEPT_SLICES */
+};
 
 struct token_trie {
     struct token_spellings own; /* copies */
@@ -19,6 +23,7 @@ struct token_trie {
     pthread_mutex_t lock; /* of the slices */
     struct token_slice *slices[MAX_SLICES];
     size_t num_slices;
+    uint64_t clock; /* counts uses of slices */
 };
 
 /* --- nodes --- */
@@ -252,15 +257,25 @@ static size_t nodes_bytes(const struct trie_nodes *nodes)
     return nodes->num_nodes * sizeof(*nodes->nodes) + nodes->num_ranks * sizeof(*nodes->ids);
 }
 
+/* Returns the bytes of all slices. The caller has locked the trie. */
+static size_t slices_bytes(const struct token_trie *trie)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < trie->num_slices; i++) {
+        const struct token_slice *slice = trie->slices[i];
+        bytes += sizeof(*slice) + nodes_bytes(&slice->leaving) + (size_t)trie->own.num_tokens +
+                 (SLICE_COUNTS + 1) * token_trie_mask_words(trie) * 4 + slice->num_long * 4 +
+                 (size_t)slice->num_states * 512;
+    }
+    return bytes;
+}
+
 size_t token_trie_bytes(struct token_trie *trie)
 {
     size_t n = (size_t)trie->own.num_tokens;
     size_t bytes = sizeof(*trie) + nodes_bytes(&trie->nodes) + trie->offsets[n] + n * 4;
     pthread_mutex_lock(&trie->lock);
-    for (size_t i = 0; i < trie->num_slices; i++)
-        bytes += nodes_bytes(&trie->slices[i]->leaving) + n +
-                 (SLICE_COUNTS + 1) * token_trie_mask_words(trie) * 4 +
-                 trie->slices[i]->num_states * 512;
+    bytes += slices_bytes(trie);
     pthread_mutex_unlock(&trie->lock);
     return bytes;
 }
@@ -343,26 +358,73 @@ static bool slice_fill(const struct token_trie *t, struct token_slice *slice,
     return nodes_build(t, ids, count, &slice->leaving) && count_masks(t, slice);
 }
 
+/* A hash that saves most comparisons of loops. */
+static uint64_t loop_hash(struct slice_loop loop)
+{
+    uint64_t hash = loop.num_states, word;
+    for (size_t i = 0; i < (size_t)loop.num_states * 256; i += sizeof(word) / sizeof(*loop.next)) {
+        memcpy(&word, loop.next + i, sizeof(word));
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+/* Returns the place of a new slice: a free one, or that of the slice without references that was
+ * used least recently. Returns NULL if there is none. */
+static struct token_slice **find_place(struct token_trie *trie)
+{
+    struct token_slice **place = NULL;
+    for (size_t i = 0; i < trie->num_slices && trie->num_slices >= KEPT_SLICES; i++)
+        if (!trie->slices[i]->refs && (!place || trie->slices[i]->used < (*place)->used))
+            place = &trie->slices[i];
+    if (!place && (trie->num_slices < KEPT_SLICES ||
+                   (trie->num_slices < MAX_SLICES && slices_bytes(trie) < MAX_SLICE_BYTES)))
+        place = &trie->slices[trie->num_slices];
+    return place;
+}
+
 enum dgl_status token_trie_slice(const struct dgl_log *log, struct token_trie *trie,
-                                 struct slice_loop loop, const struct token_slice **out)
+                                 struct slice_loop loop, uint32_t *may_make,
+                                 struct token_slice **out)
 {
     enum dgl_status status = DGL_OK;
+    const uint64_t hash = loop_hash(loop);
+    struct token_slice *slice = NULL, **place;
     *out = NULL;
     pthread_mutex_lock(&trie->lock);
-    for (size_t i = 0; i < trie->num_slices && !*out; i++)
-        if (trie->slices[i]->num_states == loop.num_states &&
-            !memcmp(trie->slices[i]->next, loop.next, (size_t)loop.num_states * 512))
-            *out = trie->slices[i];
-    if (!*out && trie->num_slices < MAX_SLICES) {
-        struct token_slice *slice = dgl_new(struct token_slice);
+    for (size_t i = 0; i < trie->num_slices && !*out; i++) {
+        slice = trie->slices[i];
+        if (slice->hash == hash && slice->num_states == loop.num_states &&
+            !memcmp(slice->next, loop.next, (size_t)loop.num_states * 512))
+            *out = slice;
+    }
+    if (!*out && *may_make && (place = find_place(trie))) {
+        slice = dgl_new(struct token_slice);
         if (slice && slice_fill(trie, slice, loop)) {
-            *out = trie->slices[trie->num_slices++] = slice;
+            slice->hash = hash;
+            slice_destroy(*place);
+            trie->num_slices += !*place;
+            *out = *place = slice;
+            --*may_make;
         } else {
             status = dgl_fail_memory(log, "a slice of a vocabulary",
                                      (SLICE_COUNTS + 1) * token_trie_mask_words(trie) * 4);
             slice_destroy(slice);
         }
     }
+    if (*out) {
+        (*out)->refs++;
+        (*out)->used = ++trie->clock;
+    }
     pthread_mutex_unlock(&trie->lock);
     return status;
+}
+
+void token_trie_release(struct token_trie *trie, struct token_slice *slice)
+{
+    pthread_mutex_lock(&trie->lock);
+    slice->refs--;
+    slice->used = ++trie->clock;
+    pthread_mutex_unlock(&trie->lock);
 }

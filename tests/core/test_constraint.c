@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/model/model.h"
+#include "core/text/constraint.h"
 #include "loader/grammar/matcher.h"
 
 #define TOKENS 40
@@ -227,6 +229,75 @@ static void equal_texts_are_compiled_once(void **state)
     dgl_constraint_destroy(&c);
 }
 
+/* A negated token never matches a stop id, in masks and in matchers. The id itself does. */
+static void a_stop_id_is_no_other_token(void **state)
+{
+    const int32_t stop = engine.model->info.stop_ids[0].id;
+    (void)state;
+    for (int named = 0; named < 2; named++) {
+        struct constraint_state s;
+        char text[64];
+        bool ends;
+        snprintf(text, sizeof(text), "root ::= %s<[%d]>", named ? "" : "!",
+                 named ? stop : stop + 1);
+        struct dgl_constraint *c = make(DGL_CONSTRAINT_GRAMMAR, text);
+        assert_int_equal(constraint_begin(&s, &engine.log.log, engine.model->constraints, c),
+                         DGL_OK);
+        constraint_mask(&s);
+        assert_int_equal(s.mask[stop / 32] >> stop % 32 & 1, named);
+        enum dgl_status status =
+            constraint_accept(&s, &engine.log.log, engine.model->tok, stop, true, &ends);
+        if (status != (named ? DGL_OK : DGL_ERR_INVALID_ARG))
+            fail_msg("%s: status %d", text, status);
+        constraint_finish(&s);
+        dgl_constraint_destroy(&c);
+    }
+    test_log_clear(&engine.log);
+}
+
+/* Returns the steps of the mask after the beginning of a text. */
+static uint32_t mask_steps(const struct dgl_constraint *c, const char *text)
+{
+    struct constraint_state state;
+    bool ok;
+    assert_int_equal(constraint_begin(&state, &engine.log.log, engine.model->constraints, c),
+                     DGL_OK);
+    assert_int_equal(matcher_advance(state.matcher, text, strlen(text), &ok), DGL_OK);
+    assert_true(ok);
+    constraint_mask(&state);
+    assert_int_equal(state.status, DGL_OK);
+    uint32_t steps = matcher_work(state.matcher);
+    constraint_finish(&state);
+    return steps;
+}
+
+/* However many loops other constraints have, masks in strings of JSON are quick. */
+static void strings_of_json_stay_quick(void **state)
+{
+#define OBJECT "{\"type\": \"object\", \"properties\": {\"k\": {\"type\": \"string\"}}}"
+    static const struct {
+        const char *schema, *text;
+    } rows[] = {{"{}", "\"a"}, {"{}", "{\"k\":\"a"}, {OBJECT, "{\"k\":\"a"}, {OBJECT, "{\"keys"}};
+    struct dgl_constraint *others[40];
+    char pattern[64];
+    (void)state;
+    for (unsigned i = 0; i < 40; i++) {
+        snprintf(pattern, sizeof(pattern), "\"[ !#-Za-z\\u%04X]*\"", 0x4E00 + i);
+        others[i] = make(DGL_CONSTRAINT_REGEX, pattern);
+    }
+    const uint32_t slow = mask_steps(others[39], "\"a");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct dgl_constraint *c = make(DGL_CONSTRAINT_JSON_SCHEMA, rows[i].schema);
+        const uint32_t steps = mask_steps(c, rows[i].text);
+        if (steps > slow / 3)
+            fail_msg("%s after '%s': %u steps, %u without a slice", rows[i].schema, rows[i].text,
+                     steps, slow);
+        dgl_constraint_destroy(&c);
+    }
+    for (size_t i = 0; i < 40; i++)
+        dgl_constraint_destroy(&others[i]);
+}
+
 static const struct refusal {
     enum dgl_constraint_kind kind;
     const char *text, *word;
@@ -294,6 +365,8 @@ int main(void)
         cmocka_unit_test(a_dead_end_concerns_one_answer),
         cmocka_unit_test(another_model_is_refused),
         cmocka_unit_test(equal_texts_are_compiled_once),
+        cmocka_unit_test(a_stop_id_is_no_other_token),
+        cmocka_unit_test(strings_of_json_stay_quick),
         cmocka_unit_test(refuses),
         cmocka_unit_test(refuses_parameters),
     };

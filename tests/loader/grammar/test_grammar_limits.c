@@ -127,6 +127,25 @@ static void test_deep_mask(void **state)
     grammar_case_finish(&c);
 }
 
+/* Edges that do not match are work, too. */
+static void test_edges(void **state)
+{
+    static const char *const patterns[] = {"[a-z]", "[acegikmoqsuwyACEGIKMOQSUWY02468]"};
+    uint32_t work[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct grammar_case c;
+        bool ok;
+        grammar_case_regex(&c, patterns[i], false);
+        assert_int_equal(matcher_advance(c.m, "y", 1, &ok), DGL_OK);
+        assert_true(ok);
+        work[i] = matcher_work(c.m);
+        grammar_case_finish(&c);
+    }
+    if (work[1] < work[0] + 3)
+        fail_msg("31 edges take %u steps, 1 edge takes %u", work[1], work[0]);
+}
+
 /* --- compiling --- */
 
 struct compile_row {
@@ -305,9 +324,9 @@ static void test_depth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deep_mask), cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_deep_mask),  cmocka_unit_test(test_chains),
         cmocka_unit_test(test_many_words), cmocka_unit_test(test_doubling),
-        cmocka_unit_test(test_depth)};
+        cmocka_unit_test(test_depth),      cmocka_unit_test(test_edges)};
     return test_run_table("texts", test_texts, text_rows) +
            test_run_table("ambiguous", test_ambiguous, ambiguous_rows) +
            test_run_table("compiling", test_compile, compile_rows) +

@@ -249,6 +249,8 @@ static void test_named_tokens(void **state)
     assert_true(ok);
     assert_int_equal(token_mask(masks, c.m, bits), DGL_OK);
     assert_int_equal(bits[0], 31); /* all but the end */
+    assert_int_equal(matcher_advance_end(c.m, v.end_id, &ok), DGL_OK);
+    assert_false(ok);
     assert_int_equal(matcher_advance_token(c.m, 1, "a", 1, &ok), DGL_OK);
     assert_true(ok);
     assert_int_equal(matcher_advance_token(c.m, 3, "", 0, &ok), DGL_OK);
@@ -259,6 +261,18 @@ static void test_named_tokens(void **state)
     assert_true(ok && matcher_must_end(c.m));
     assert_int_equal(token_mask(masks, c.m, bits), DGL_OK);
     assert_int_equal(bits[0], 1u << v.end_id);
+    token_masks_destroy(&masks);
+    grammar_case_finish(&c);
+    /* The end is a part of the text where the grammar names it. */
+    grammar_case_gbnf(&c, "root ::= (<[5]> | !<[1]>) \"x\"");
+    assert_int_equal(v.end_id, 5);
+    assert_int_equal(token_masks_create(&c.t.log, c.grammar, v.trie, &masks), DGL_OK);
+    assert_int_equal(token_mask(masks, c.m, bits), DGL_OK);
+    assert_int_equal(bits[0], 63 - (1u << 1));
+    assert_int_equal(matcher_advance_end(c.m, 4, &ok), DGL_OK);
+    assert_false(ok);
+    assert_int_equal(matcher_advance_end(c.m, 5, &ok), DGL_OK);
+    assert_true(ok);
     token_masks_destroy(&masks);
     grammar_vocabulary_finish(&v);
     grammar_case_finish(&c);
@@ -351,6 +365,193 @@ static void test_wrong_spellings(void **state)
     assert_null(trie);
 }
 
+/* --- many loops --- */
+
+enum { LOOPS = 40, LETTERS = 26, FEW_STEPS = 100 };
+
+/* All words of three letters that begin with a, b or c, and parts of strings. */
+static void vocabulary_of_words(struct grammar_vocabulary *v)
+{
+    static const char *const others[] = {"\"",   "a\"", "\\", "\\n",
+                                         "\\\"", "\n",  "1",  "\xE4\xB8\x85"};
+    static char words[3 * LETTERS * LETTERS][4];
+    const char *tokens[3 * LETTERS * LETTERS + 9] = {NULL};
+    size_t count = 0;
+    for (size_t i = 0; i < 3 * LETTERS * LETTERS; i++) {
+        snprintf(words[i], sizeof(words[i]), "%c%c%c", (char)('a' + i / (LETTERS * LETTERS)),
+                 (char)('a' + i / LETTERS % LETTERS), (char)('a' + i % LETTERS));
+        tokens[count++] = words[i];
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        tokens[count++] = others[i];
+    grammar_vocabulary_of(v, tokens);
+}
+
+/* Whether the matcher accepts the bytes of a token, without its trie and slices. */
+static bool accepts(struct matcher *m, struct dgl_str token)
+{
+    uint32_t mark;
+    bool ok = false;
+    assert_int_equal(matcher_mark(m, &mark), DGL_OK);
+    if (token.len)
+        assert_int_equal(matcher_advance(m, token.p, token.len, &ok), DGL_OK);
+    matcher_rewind(m, mark);
+    matcher_drop_marks(m);
+    return ok;
+}
+
+struct string_case {
+    struct grammar_case c;
+    struct token_masks *masks;
+};
+
+/* Makes masks of a JSON string, or, if `number` is not 0, of a string with another loop. */
+static void string_begin(struct string_case *s, const struct grammar_vocabulary *v, int number)
+{
+    char text[128];
+    if (number)
+        snprintf(text, sizeof(text), "root ::= \"\\\"\" [ !#-Za-z\\U%08X]* \"\\\"\"",
+                 0x4E00u + (unsigned)number);
+    else
+        snprintf(text, sizeof(text),
+                 "root ::= \"\\\"\" ([^\"\\\\\\x00-\\x1F] | \"\\\\\" [\"\\\\/bfnrt])* \"\\\"\"");
+    s->masks = NULL;
+    grammar_case_gbnf(&s->c, text);
+    assert_int_equal(token_masks_create(&s->c.t.log, s->c.grammar, v->trie, &s->masks), DGL_OK);
+}
+
+static void string_end(struct string_case *s)
+{
+    token_masks_destroy(&s->masks);
+    grammar_case_finish(&s->c);
+}
+
+/* Compares the mask after a text with the bytes of each token. Returns the steps of the mask. */
+static uint32_t check_after(struct string_case *s, const struct grammar_vocabulary *v,
+                            const char *text)
+{
+    uint32_t bits[80], steps;
+    bool ok;
+    assert_true(token_trie_mask_words(v->trie) <= 80);
+    matcher_reset(s->c.m);
+    assert_int_equal(matcher_advance(s->c.m, text, strlen(text), &ok), DGL_OK);
+    assert_true(ok);
+    assert_int_equal(token_mask(s->masks, s->c.m, bits), DGL_OK);
+    steps = matcher_work(s->c.m);
+    for (int32_t id = 0; id < v->num_tokens; id++) {
+        struct dgl_str token = grammar_vocabulary_spelling(v, id);
+        bool wanted = id != v->end_id && accepts(s->c.m, token);
+        if (has_bit(bits, id) != wanted)
+            fail_msg("after '%s' token %d (\"%.*s\") is %d, wanted %d", text, id, (int)token.len,
+                     token.p, has_bit(bits, id), wanted);
+    }
+    return steps;
+}
+
+/* Grammars one after the other: each has a slice, and old slices are freed. */
+static void test_loops_in_turn(void **state)
+{
+    struct grammar_vocabulary v;
+    struct string_case s;
+    size_t limit = SIZE_MAX;
+    (void)state;
+    vocabulary_of_words(&v);
+    for (int i = 1; i <= LOOPS + 1; i++) {
+        string_begin(&s, &v, i <= LOOPS ? i : 0);
+        uint32_t steps = check_after(&s, &v, "\"");
+        size_t bytes = token_trie_bytes(v.trie);
+        if (steps > FEW_STEPS)
+            fail_msg("loop %d: %u steps, wanted at most %d", i, steps, FEW_STEPS);
+        if (bytes > limit)
+            fail_msg("loop %d: the trie has %zu bytes, wanted at most %zu", i, bytes, limit);
+        if (i == 10) /* the slices differ a little in size */
+            limit = bytes + bytes / 8;
+        string_end(&s);
+    }
+    grammar_vocabulary_finish(&v);
+}
+
+/* Grammars at the same time: the last ones have no slice until others are destroyed. */
+static void test_loops_at_once(void **state)
+{
+    struct grammar_vocabulary v;
+    struct string_case s[LOOPS], last;
+    size_t with_slice = 0;
+    (void)state;
+    vocabulary_of_words(&v);
+    for (int i = 0; i < LOOPS; i++) {
+        string_begin(&s[i], &v, i + 1);
+        with_slice += check_after(&s[i], &v, "\"") <= FEW_STEPS;
+    }
+    assert_int_equal(with_slice, 32);
+    string_begin(&last, &v, 0);
+    assert_true(check_after(&last, &v, "\"") > FEW_STEPS);
+    string_end(&last);
+    string_end(&s[5]);
+    string_begin(&last, &v, 0);
+    assert_true(check_after(&last, &v, "\"") <= FEW_STEPS);
+    string_end(&last);
+    string_begin(&s[5], &v, 6);
+    for (int i = 0; i < LOOPS; i++) {
+        check_after(&s[i], &v, "\"a");
+        string_end(&s[i]);
+    }
+    grammar_vocabulary_finish(&v);
+}
+
+/* One grammar of many loops makes 8 slices. Those that the trie has cost nothing. */
+static void test_loops_of_one_grammar(void **state)
+{
+    struct grammar_vocabulary v;
+    struct string_case s = {0}, other;
+    struct dgl_buf text = {0};
+    size_t with_slice = 0;
+    (void)state;
+    vocabulary_of_words(&v);
+    string_begin(&other, &v, LOOPS);
+    dgl_buf_puts(&text, "root ::= \"0\"");
+    for (int i = 1; i <= LOOPS; i++)
+        dgl_buf_printf(&text, " | \"%c\" [ !#-Za-z\\U%08X]* \"\\\"\"", '0' + i,
+                       0x4E00u + (unsigned)i);
+    grammar_case_gbnf(&s.c, text.p);
+    assert_int_equal(token_masks_create(&s.c.t.log, s.c.grammar, v.trie, &s.masks), DGL_OK);
+    for (int i = 1; i <= LOOPS; i++) {
+        const char start[2] = {(char)('0' + i), '\0'};
+        with_slice += check_after(&s, &v, start) <= FEW_STEPS;
+    }
+    assert_int_equal(with_slice, 9);
+    string_end(&s);
+    string_end(&other);
+    dgl_buf_finish(&text);
+    grammar_vocabulary_finish(&v);
+}
+
+/* The search for loops is bounded: of very many loops, the last ones have no slice. */
+static void test_search_ends(void **state)
+{
+    enum { HEADS = 25000 };
+    struct grammar_vocabulary v;
+    struct string_case s = {0};
+    struct dgl_buf text = {0}, start = {0};
+    (void)state;
+    vocabulary_of_words(&v);
+    dgl_buf_puts(&text, "root ::= ");
+    for (int i = 0; i < HEADS; i++) {
+        dgl_buf_printf(&text, "[a-z]* \"%d\" ", i % 10);
+        if (i + 1 < HEADS)
+            dgl_buf_putc(&start, (char)('0' + i % 10));
+    }
+    grammar_case_gbnf(&s.c, text.p);
+    assert_int_equal(token_masks_create(&s.c.t.log, s.c.grammar, v.trie, &s.masks), DGL_OK);
+    uint32_t first = check_after(&s, &v, "0a"), last = check_after(&s, &v, start.p);
+    if (first > FEW_STEPS || last <= FEW_STEPS)
+        fail_msg("%u steps in the first loop, %u in the last one", first, last);
+    string_end(&s);
+    dgl_buf_finish(&start);
+    dgl_buf_finish(&text);
+    grammar_vocabulary_finish(&v);
+}
+
 /* --- a large vocabulary --- */
 
 struct text_row {
@@ -408,19 +609,6 @@ static void load_vocabulary(struct grammar_vocabulary *v, const char *archive, c
     tokenizer_destroy(&tok);
 }
 
-/* Whether the matcher accepts the bytes of a token, without its trie and slices. */
-static bool accepts(struct matcher *m, struct dgl_str token)
-{
-    uint32_t mark;
-    bool ok = false;
-    assert_int_equal(matcher_mark(m, &mark), DGL_OK);
-    if (token.len)
-        assert_int_equal(matcher_advance(m, token.p, token.len, &ok), DGL_OK);
-    matcher_rewind(m, mark);
-    matcher_drop_marks(m);
-    return ok;
-}
-
 /* Compares masks at every byte of a text, and prints the median time of each. */
 static void check_text(const struct grammar_vocabulary *v, const struct text_row *row)
 {
@@ -475,11 +663,17 @@ static void test_large(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),       cmocka_unit_test(test_written),
-        cmocka_unit_test(test_named_tokens), cmocka_unit_test(test_no_token),
-        cmocka_unit_test(test_threads),      cmocka_unit_test(test_wrong_spellings),
-        cmocka_unit_test(test_large)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
+                                       cmocka_unit_test(test_written),
+                                       cmocka_unit_test(test_named_tokens),
+                                       cmocka_unit_test(test_no_token),
+                                       cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_wrong_spellings),
+                                       cmocka_unit_test(test_loops_in_turn),
+                                       cmocka_unit_test(test_loops_at_once),
+                                       cmocka_unit_test(test_loops_of_one_grammar),
+                                       cmocka_unit_test(test_search_ends),
+                                       cmocka_unit_test(test_large)};
     return test_run_table("languages", test_enumeration, languages) +
            cmocka_run_group_tests_name("masks", tests, NULL, NULL);
 }

@@ -227,6 +227,8 @@ static void run_list(struct pair *p, enum sample_kind kind, bool fused)
 {
     if (sampling_adjusts(p->ref.sampling))
         run_op(p, "sample_adjust", kind, 0);
+    if (p->ref.mask)
+        run_op(p, "sample_mask", kind, 0);
     if (sampling_changes(p->ref.sampling) & SAMPLE_FILTERS)
         run_op(p, "sample_filter", kind, 0);
     if (fused) {
@@ -565,6 +567,46 @@ static void group_counts_are_zeroed_once_stopped(void **state)
         assert_memory_equal(args, want, sizeof(args));
     }
     note_kernel("sample_args");
+}
+
+/* A third of the tokens is allowed, and always the last one. */
+static void masks_drop_tokens(void **state)
+{
+    static const uint32_t vocabs[] = {1, 50, 2049, 9001};
+    static const struct dgl_logit_bias bias[] = {{0, 30}};
+    (void)state;
+    if (!bench)
+        SKIP("masks_drop_tokens: no GLES device");
+    for (size_t v = 0; v < sizeof(vocabs) / sizeof(vocabs[0]); v++) {
+        const struct dgl_sampling sampling = {.temperature = 1.5f,
+                                              .top_k = v % 2 ? 20 : 0,
+                                              .min_p = 0.01f,
+                                              .typical_p = v == 2 ? 0.9f : 0,
+                                              .logit_bias = bias,
+                                              .num_logit_bias = 1,
+                                              .seed = 11};
+        const enum sample_kind kind = sampling_kind(&sampling);
+        uint64_t seed = 7 + v;
+        struct pair p;
+        pair_init(&p, vocabs[v], &sampling);
+        uint32_t *mask = p.adjust.words + oplist_mask_at(vocabs[v]);
+        p.ref.mask = mask;
+        p.adjust.words[ADJUST_MASKED] = 1;
+        for (uint32_t token = 0; token < 4; token++) {
+            memset(mask, 0, oplist_mask_words(vocabs[v]) * sizeof(*mask));
+            for (uint32_t i = 0; i < vocabs[v]; i++)
+                if (test_rand(&seed) % 3 == 0 || i + 1 == vocabs[v])
+                    mask[i / 32] |= 1u << i % 32;
+            fill_logits(&p, NORMAL, &seed);
+            run_list(&p, kind, can_fuse(kind));
+            assert_true(ref_sample(&p.ref, kind));
+            compare(&p, token);
+            const uint32_t id = p.ids[p.step.pos];
+            if (!(mask[id / 32] >> id % 32 & 1))
+                fail_msg("vocabulary %u, token %u: id %u is not allowed", vocabs[v], token, id);
+        }
+        pair_finish(&p);
+    }
 }
 
 static void every_kernel_was_tested(void **state)
@@ -983,6 +1025,7 @@ int main(void)
     const struct CMUnitTest rest[] = {
         cmocka_unit_test(a_stopped_step_changes_nothing),
         cmocka_unit_test(group_counts_are_zeroed_once_stopped),
+        cmocka_unit_test(masks_drop_tokens),
         cmocka_unit_test(every_kernel_was_tested),
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(weights_are_probabilities),

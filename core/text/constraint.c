@@ -120,8 +120,8 @@ done:
     return status;
 }
 
-/* Makes masks of any JSON value. They are not used, but the trie then keeps the slices of values and
- * keys of JSON, however many other loops the constraints have. */
+/* Makes masks of any JSON value. They are not used, but the trie then keeps the slices of values
+ * and keys of JSON, however many other loops the constraints have. */
 static enum dgl_status make_json(struct constraint_set *set, const struct dgl_log *log)
 {
     struct dgl_budget budget = grammar_budget(log, "any JSON value", 0);

@@ -380,8 +380,8 @@ static const struct dgl_json *find_made(struct schema_reader *r, const struct dg
     return NULL;
 }
 
-/* Registers the keywords of a made schema that a user cannot write. The depth is bounded by the JSON
- * reader. */
+/* Registers the keywords of a made schema that a user cannot write. The depth is bounded by the
+ * JSON reader. */
 static bool add_not_texts(struct schema_reader *r, const struct dgl_json *value)
 {
     const struct dgl_json *list = dgl_json_get(value, SCHEMA_NOT_TEXTS);

@@ -183,8 +183,8 @@ static int compare_word(const void *key, const void *word)
                            dgl_str_of(((const struct word *)word)->name));
 }
 
-/* Returns the role of a member of a schema. Returns NULL for annotations, for words of later drafts,
- * and, up to draft 7, for words beside $ref. */
+/* Returns the role of a member of a schema. Returns NULL for annotations, for words of later
+ * drafts, and, up to draft 7, for words beside $ref. */
 static const struct word *find_word(struct schema_reader *r, const struct dgl_json *schema,
                                     const struct dgl_json *member)
 {

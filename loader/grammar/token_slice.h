@@ -59,9 +59,10 @@ struct token_slice {
     struct trie_nodes leaving; /* all other tokens */
 };
 
-/* Returns a reference to the slice of a loop. If the trie has no such slice, makes it and decrements
- * *may_make. Sets *slice to NULL if *may_make is 0, or if the trie has its maximum of slices and
- * all are referenced. Release the reference with token_trie_release(). Both are thread-safe. */
+/* Returns a reference to the slice of a loop. If the trie has no such slice, makes it and
+ * decrements *may_make. Sets *slice to NULL if *may_make is 0, or if the trie has its maximum of
+ * slices and all are referenced. Release the reference with token_trie_release(). Both are
+ * thread-safe. */
 enum dgl_status token_trie_slice(const struct dgl_log *log, struct token_trie *trie,
                                  struct slice_loop loop, uint32_t *may_make,
                                  struct token_slice **slice);

@@ -989,8 +989,8 @@ static void test_limits(void **state)
     grammar_case_finish(&c);
 }
 
-/* Lists of many constants are compared by hashes. Each row is two lists of numbers, or an array with
- * equal items in the last row. */
+/* Lists of many constants are compared by hashes. Each row is two lists of numbers, or an array
+ * with equal items in the last row. */
 static void test_constants(void **state)
 {
     static const struct {

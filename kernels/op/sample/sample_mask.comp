@@ -1,6 +1,6 @@
-// Drops the tokens that a constraint does not allow, in place: a dropped token's logit becomes
-// -infinity.
+// Drops the tokens that a constraint does not allow, in place.
 //
+// The logit of a dropped token becomes -infinity.
 // LOGITS is [T][VOCAB] f32. ADJUST has a mask per sequence: token i is allowed if bit i % 32 of
 // word i / 32 is set. The host writes the mask of a row before each of its tokens
 // (generation_write_mask() in core/seq/generate.c).

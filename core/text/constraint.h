@@ -39,7 +39,7 @@ struct dgl_constraint *constraint_ref(const struct dgl_constraint *constraint);
 /* Accepts NULL in *constraint. */
 void constraint_unref(struct dgl_constraint **constraint);
 
-/* How far one answer has followed its constraint. `{0}` is an answer without one. */
+/* State of one answer with a constraint. `{0}` is the state without one. */
 struct constraint_state {
     struct dgl_constraint *constraint; /* a reference, or NULL */
     struct matcher *matcher;

@@ -7,7 +7,7 @@
 #include "loader/grammar/grammar.h"
 #include "loader/tokenizer/tokenizer.h"
 
-/* A chat whose answer has a constraint. */
+/* Chat that an answer with a constraint belongs to. */
 struct answer_form {
     const struct dgl_template *tmpl;
     const struct dgl_tokenizer *tok;

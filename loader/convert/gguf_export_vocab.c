@@ -293,7 +293,7 @@ done:
     return status;
 }
 
-/* Reports added tokens whose flags a GGUF file does not have. */
+/* Reports added tokens with flags that GGUF files cannot store. */
 static void report_bounded(const struct exporter *x)
 {
     enum { SHOWN = 4 };

@@ -140,7 +140,7 @@ struct grammar *grammar_ref(struct grammar *grammar);
 void grammar_unref(struct grammar **grammar);
 size_t grammar_bytes(const struct grammar *grammar); /* memory in use */
 
-/* Frontends. Each adds to a builder whose budget has the name of the text. */
+/* Frontends. Each adds to a builder. The budget of the builder has the name of the text. */
 
 /* Vocabulary of `<think>` in GBNF. Returns the id of the one token that is this text, or -1. */
 struct gr_vocabulary {

@@ -37,7 +37,7 @@ struct gr_state {
                          end of the item */
     bool accept;      /* the rule may end; in a counted repeat, if the count allows */
 };
-/* A counted repeat is an automaton whose first state is the place between two items. */
+/* A counted repeat is an automaton. Its first state is between two items. */
 struct gr_counter {
     uint32_t min, max; /* max may be GR_UNBOUNDED; the count then stops at min */
     uint32_t item_cost;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ids of the two expressions that every builder has. The first also stands for failures. */
+/* Ids of the two expressions of every builder. The first is also returned on failure. */
 enum { ID_NEVER, ID_EMPTY };
 
 struct dgl_budget grammar_budget(const struct dgl_log *log, const char *name, size_t len)

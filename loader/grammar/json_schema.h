@@ -17,7 +17,8 @@ struct json_schema_options {
     struct dgl_buf *warnings; /* gets a line for each unchecked format; may be NULL */
 };
 
-/* Adds a schema to a builder whose budget has the name of the text. *root matches its documents. */
+/* Adds a schema to a builder. The budget of the builder has the name of the text. The rule *root
+ * matches the documents of the schema. */
 enum dgl_status json_schema_parse(struct grammar_builder *b, struct dgl_str text,
                                   const struct json_schema_options *options, struct gr_rule *root);
 

@@ -64,7 +64,7 @@ struct schema_dfa {
     bool search;
     struct gr_dfa dfa;
 };
-/* The rule of the strings whose texts are in a DFA and have these bounds. */
+/* Rule of the strings that a DFA accepts, within bounds of their length. */
 struct schema_string {
     uint32_t dfa;
     uint64_t min, max;
@@ -187,8 +187,8 @@ const struct dgl_json *schema_next_plain(const struct schema_reader *r, uint32_t
  * keyword if there is none. */
 bool schema_rewrite(struct schema_reader *r, const struct dgl_json *schema,
                     const struct dgl_json *word, const struct dgl_json **out);
-/* Sets *out to a schema that is a branch of a oneOf without the other branches whose bits are set,
- * or to NULL if there is none. */
+/* Sets *out to a schema for branch `index` of a oneOf. It excludes the branches whose bits in
+ * `others` are set. Sets *out to NULL if there is no such schema. */
 bool schema_exclusive(struct schema_reader *r, const struct dgl_json *list, size_t index,
                       uint64_t others, const struct dgl_json **out);
 
@@ -204,7 +204,7 @@ bool schema_enum(struct schema_reader *r, uint32_t all, const struct dgl_json **
 /* A set of lists: those of constants that were searched, and those of SCHEMA_NOT_TEXTS. */
 bool schema_list_is_known(struct schema_reader *r, const struct dgl_json *list);
 bool schema_list_add(struct schema_reader *r, const struct dgl_json *list);
-/* Evaluates a value that stands in the schema. */
+/* Evaluates a constant of the schema. */
 bool schema_accepts(struct schema_reader *r, const struct dgl_json *schema,
                     const struct dgl_json *value, int depth, bool *ok);
 /* The same, with all plain parts of a conjunction. */
